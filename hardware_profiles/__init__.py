@@ -1,0 +1,1 @@
+"""Devices: clocks, latency curves and telemetry."""

@@ -1,0 +1,52 @@
+"""The CPU while a row is timed: whether others held it, and how much memory the process needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import psutil
+
+CONTENTION_MARK = "cpu-contention"
+
+_OTHERS_LIMIT = 0.1  # cores that others may hold; half a core slows a two-core forward by a quarter
+_TICK_S = 0.02  # two ticks of the kernel's accounting: what a short row cannot tell from nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was seen during one span."""
+
+    telemetry: dict[str, Any]
+    """`others_cores`: mean cores held by other processes; `rss_mib`: resident memory at the end."""
+    marks: list[str]
+    """`cpu-contention` where others held more than a tenth of a core."""
+
+
+class CpuWatch:
+    """Compares the whole machine's busy time with this process's, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def start(self) -> None:
+        """Begin a span."""
+        self._began = perf_counter()
+        self._others = self._others_seconds()
+
+    def stop(self) -> Reading:
+        """End the span; return what was seen."""
+        seconds = perf_counter() - self._began
+        others = max(0.0, self._others_seconds() - self._others)
+        cores = others / seconds
+        marks = [CONTENTION_MARK] if others > _TICK_S and cores > _OTHERS_LIMIT else []
+        rss = self._process.memory_info().rss / 2**20
+        return Reading({"others_cores": round(cores, 3), "rss_mib": round(rss, 1)}, marks)
+
+    def _others_seconds(self) -> float:
+        machine = psutil.cpu_times()
+        own = self._process.cpu_times()
+        idle = machine.idle + getattr(machine, "iowait", 0.0)
+        guest = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)  # already inside user time
+        return sum(machine) - guest - idle - own.user - own.system

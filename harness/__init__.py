@@ -1,0 +1,1 @@
+"""The harness: a run from its configuration to rows of measurements."""

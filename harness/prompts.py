@@ -1,0 +1,39 @@
+"""Questions to prompt tokens: one template, exactly one beginning-of-sequence token, every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+Message = dict[Literal["role", "content"], str]
+
+
+def prompt_ids(tokenizer: Any, template: Literal["chat", "plain"], messages: Sequence[Message]) -> list[int]:
+    """Return the token ids of a conversation that waits for the assistant.
+
+    The chat template writes special tokens itself, so the tokenizer adds none; a plain prompt is the
+    bare text of all messages and leaves them to the tokenizer.
+
+    Args:
+        tokenizer: the target's.
+        template: how the pair is prompted.
+        messages: the conversation so far; the last one is the user's.
+
+    Raises:
+        ValueError: the tokenizer has no chat template, or it refuses the conversation.
+    """
+    if template == "plain":
+        text = "\n".join(message["content"] for message in messages)
+        return list(tokenizer(text)["input_ids"])
+    text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def conversation(turns: Sequence[str], answers: Sequence[str]) -> list[Message]:
+    """Return the messages up to the turn that follows `answers`, one answer a finished turn."""
+    messages: list[Message] = []
+    for index, turn in enumerate(turns[: len(answers) + 1]):
+        messages.append({"role": "user", "content": turn})
+        if index < len(answers):
+            messages.append({"role": "assistant", "content": answers[index]})
+    return messages

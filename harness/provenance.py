@@ -1,0 +1,96 @@
+"""What a run ran on: code, packages, machine and digests of weights. Imports torch only when asked of it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    import torch
+
+_PACKAGES = ("treegraft-bench", "torch", "transformers", "tokenizers", "safetensors", "gguf", "numpy", "scipy")
+
+
+def file_digest(path: Path) -> str:
+    """Return a file's sha256 in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_digest(folder: Path) -> str:
+    """Return one sha256 over a folder's weight files, by name and content."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(f"{file.name} {file_digest(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return one sha256 over named tensors, by name, type, shape and content."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides about output and speed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_state(folder: Path) -> dict[str, Any]:
+    """Return the commit of the checkout that holds `folder` and whether it is dirty; empty where there is none."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """Return the machine: processor, memory, threads and GPUs that torch sees."""
+    import torch
+
+    facts: dict[str, Any] = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu_model(),
+        "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "threads": torch.get_num_threads(),
+    }
+    if torch.cuda.is_available():
+        facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        facts["cuda"] = torch.version.cuda
+    return facts
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"

@@ -1,0 +1,214 @@
+"""The row schema: one row is one answer of one method. `reports` reads this module alone.
+
+A leaf of the harness: it imports nothing of the project but `methods.core.generation` and
+`harness.errors`, and no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.errors import UserError
+from methods.core.generation import Finish, Forward, Round, Spans
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Verdict = Literal["reference", "identical", "tie", "numeric", "different", "unverified"]
+
+ROWS_FILE = "rows.jsonl"
+MANIFEST_FILE = "manifest.json"
+
+
+class Record(BaseModel):
+    """Base of everything written: unknown keys are refused, fields cannot change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Row(Record):
+    """One answer (question, turn, repeat) of one method. Times in seconds."""
+
+    schema_version: Literal[1] = 1
+    """Version of this schema."""
+    key: str
+    """Hash of what was asked: pair, weights, data, prompt, method, parameters, seed, repeat, clock."""
+    attempt: int = Field(ge=1)
+    """1, and one more each time a failed block was run again; readers keep the last."""
+    pair: str
+    """Name of the model pair."""
+    task: str
+    """Name of the task."""
+    question_id: int
+    """The question's id in its data file."""
+    turn: int = Field(ge=0)
+    """0, or 1 for the second turn of a conversation."""
+    method: str
+    """The method's unique name in this run."""
+    seed: int
+    """Seed that draws and orders derive from."""
+    repeat: int = Field(ge=0)
+    """Which repetition, from 0."""
+    clock: str
+    """`wall` where times were measured; `profile:<name>` where they are modelled."""
+    status: Literal["ok", "failed"]
+    """Whether the method answered."""
+    error: str | None = None
+    """Why it failed, in one line."""
+    verdict: Verdict | None = None
+    """Losslessness against the baseline of the same block; null where it failed."""
+    marks: list[str] = Field(default_factory=list)
+    """Disturbances seen while it was timed."""
+    prompt_tokens: int | None = None
+    """Tokens of the prompt, template included; null where the prompt could not be built."""
+    token_ids: list[int] = Field(default_factory=list)
+    """Committed tokens."""
+    committed: int = Field(default=0, ge=0)
+    """Number of committed tokens."""
+    finish: Finish | None = None
+    """Why decoding ended: end of sequence, length or stop string."""
+    rounds: list[Round] | None = None
+    """Every round; null for outside peers."""
+    prefill: list[Forward] = Field(default_factory=list)
+    """Forwards before the first round."""
+    decode_forwards: int | None = None
+    """Target forwards after prefill, counted; given for outside peers only."""
+    prefill_s: float | None = None
+    """From the call to the end of prefill."""
+    decode_s: float | None = None
+    """From the end of prefill to the last commit."""
+    e2e_s: float | None = None
+    """From the call to the last commit."""
+    spans: Spans | None = None
+    """Where the decode time went; null for outside peers."""
+    telemetry: dict[str, Any] = Field(default_factory=dict)
+    """What was read off the machine while the row was timed."""
+
+    @property
+    def timed_tokens(self) -> int:
+        """Committed tokens that `decode_s` paid for.
+
+        An outside peer's prefill forward already yields its first token, which therefore leaves
+        the rate; our own methods' prefill yields none.
+        """
+        return self.committed - (self.rounds is None)
+
+
+class TaskData(Record):
+    """Where a task's questions came from."""
+
+    source: Literal["data", "package", "hub", "embedded"]
+    """Kind of source; embedded ones are labelled in every table."""
+    origin: str
+    """The file, package or hub id with its revision."""
+    split: str
+    """eval or fit."""
+    sha256: str
+    """Digest of all questions loaded."""
+    n: int
+    """Questions used, after the limit."""
+    notes: list[str] = Field(default_factory=list)
+    """Why earlier sources were passed over."""
+
+
+class Start(Record):
+    """One start of the command; a resumed run has several."""
+
+    at: str
+    """UTC time, ISO 8601."""
+    command: list[str]
+    """Its arguments."""
+    git: dict[str, Any]
+    """Commit and whether the checkout was dirty; empty outside one."""
+    versions: dict[str, str]
+    """Python and packages."""
+    machine: dict[str, Any]
+    """Processor, memory, threads, GPUs."""
+
+
+class Manifest(Record):
+    """What a run was asked, with what, and where it ran."""
+
+    schema_version: Literal[1] = 1
+    """Version of this schema."""
+    config: dict[str, Any]
+    """The whole configuration; `methods` are names, in the order of the run."""
+    pair: dict[str, Any]
+    """The model pair's description."""
+    weights: dict[str, dict[str, str]]
+    """For each role: origin and sha256."""
+    methods: list[dict[str, Any]]
+    """Every method with all its parameters."""
+    tasks: dict[str, TaskData]
+    """Where each task's questions came from."""
+    starts: list[Start]
+    """Every start, the first run first."""
+
+    def asked(self) -> dict[str, Any]:
+        """Return what must agree for rows to belong to one run: everything but starts, notes and folders."""
+        whole = self.model_dump(exclude={"starts": True, "tasks": {"__all__": {"notes", "origin"}}})
+        whole["config"] = {
+            key: value for key, value in whole["config"].items() if key not in ("out", "data", "threads")
+        }
+        return whole
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a run folder or a `rows.jsonl` file, every attempt, in file order.
+
+    A torn last line (a run killed in mid-write) is passed over; any other broken line is an error.
+
+    Raises:
+        UserError: there is no such file, or a line is not a row of schema 1.
+    """
+    file = path / ROWS_FILE if path.is_dir() else path
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: no rows to read ({error.strerror}); give the folder of a run") from error
+    lines = data.split(b"\n")
+    lines.pop()  # what follows the last newline: nothing, or a torn line
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Row.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "line"
+            raise UserError(
+                f"{file}:{number}: not a row of schema 1 ({where}: {first['msg']}); restore the file or remove the line"
+            ) from error
+
+
+def last_attempts(rows: Iterator[Row] | list[Row]) -> list[Row]:
+    """Return the last attempt of each key, in the order the keys first came."""
+    latest: dict[str, Row] = {}
+    for row in rows:
+        if row.key not in latest or row.attempt >= latest[row.key].attempt:
+            latest[row.key] = row
+    return list(latest.values())
+
+
+def load_rows(path: str | Path) -> pd.DataFrame:
+    """Return a run's rows as a data frame, one line a row, the last attempt of each key.
+
+    Args:
+        path: the folder of a run, or a `rows.jsonl` file.
+
+    Returns:
+        The columns of `Row`, with `timed_tokens` added.
+
+    Raises:
+        UserError: no such file, or a line that is not a row.
+    """
+    import pandas as pd
+
+    rows = last_attempts(read_rows(Path(path)))
+    columns = [*Row.model_fields, "timed_tokens"]
+    records = [{**dict(row), "timed_tokens": row.timed_tokens} for row in rows]
+    return pd.DataFrame.from_records(records, columns=columns)

@@ -1,0 +1,188 @@
+"""One run, from configuration to a folder of rows. Imports torch only once the configuration is good."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness.config import RunConfig, load_config, resolve_methods
+from harness.errors import UserError
+from harness.pair import Pair, get_pair
+from harness.plan import Block, load_blocks
+from harness.results import Manifest, Row, Start, TaskData, last_attempts
+from harness.store import Store
+from methods.catalog import MethodSpec
+
+Progress = Callable[[Iterable[Block], int], AbstractContextManager[Iterator[Block]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a run will do, checked, before any model is loaded."""
+
+    config: RunConfig
+    pair: Pair
+    methods: list[MethodSpec]
+    blocks: list[Block]
+    data: dict[str, TaskData]
+
+    @property
+    def answers(self) -> int:
+        """Rows that a whole run has."""
+        return len(self.methods) * sum(len(block.question.turns) for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    folder: Path
+    rows: list[Row]
+
+    @property
+    def failed(self) -> list[Row]:
+        """Rows that failed."""
+        return [row for row in self.rows if row.status == "failed"]
+
+    @property
+    def different(self) -> list[Row]:
+        """Rows whose output is not the baseline's, by more than rounding."""
+        return [row for row in self.rows if row.verdict == "different"]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all rows are good, else 1."""
+        return int(bool(self.failed or self.different))
+
+
+def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
+    """Check a configuration and load its questions.
+
+    Args:
+        config_file: a YAML file, or None.
+        flags: what overrides it, by key.
+
+    Raises:
+        UserError: unusable input.
+    """
+    config, file_values = load_config(config_file, flags)
+    pair = get_pair(config.pair)
+    methods = resolve_methods(config, file_values, flags, pair.defaults)
+    blocks, data = load_blocks(config)
+    return Plan(config, pair, methods, blocks, data)
+
+
+def run(
+    config: str | Path | None = None, *, progress: Progress | None = None, command: list[str] | None = None, **keys: Any
+) -> Outcome:
+    """Run a benchmark, or continue one that was stopped.
+
+    Args:
+        config: a YAML file with the keys of `RunConfig`.
+        progress: wraps the blocks to show how far they are.
+        command: what was typed, for the manifest.
+        **keys: keys of `RunConfig`; they override the file's.
+
+    Returns:
+        The folder and its rows, earlier ones included.
+
+    Raises:
+        UserError: unusable input or environment.
+    """
+    plan = make_plan(None if config is None else Path(config), keys)
+    return execute(plan, progress=progress, command=command or sys.argv)
+
+
+def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Outcome:
+    """Carry out a plan; see `run`."""
+    from harness import loading, provenance
+    from harness.runner import Runner
+    from methods.catalog import load_family
+
+    config = plan.config
+    folder = Path(config.out or f"runs/{datetime.now(UTC):%Y%m%d-%H%M%S}")
+    families = {spec.name: load_family(spec.family) for spec in plan.methods}
+    set_threads(config)
+    with Store(folder) as store:
+        loaded = loading.load_pair(
+            plan.pair,
+            dtype=config.dtype or plan.pair.dtype,
+            device=config.device,
+            trust_remote_code=config.trust_remote_code,
+        )
+        methods = {spec.name: families[spec.name](loaded.models, spec.settings) for spec in plan.methods}
+        manifest = Manifest(
+            config={**config.model_dump(), "methods": [spec.name for spec in plan.methods]},
+            pair=plan.pair.model_dump(),
+            weights=loaded.weights,
+            methods=[spec.model_dump() for spec in plan.methods],
+            tasks=plan.data,
+            starts=[
+                Start(
+                    at=datetime.now(UTC).isoformat(timespec="seconds"),
+                    command=command,
+                    git=provenance.git_state(Path(__file__).parent),
+                    versions=provenance.versions(),
+                    machine=provenance.machine(),
+                )
+            ],
+        )
+        rows = store.begin(manifest)
+        attempts = _open_blocks(plan, rows)
+        if attempts:
+            runner = Runner(loaded, plan.methods, methods, config, plan.data)
+            todo = [block for block in plan.blocks if block.id in attempts]
+            runner.warm_up(todo[0])
+            with (progress or _silent)(todo, len(todo)) as blocks:
+                for block in blocks:
+                    new = runner.run_block(block, attempts[block.id])
+                    store.append(new)
+                    rows += new
+    return Outcome(folder, last_attempts(rows))
+
+
+def set_threads(config: RunConfig) -> None:
+    """Give torch as many threads as the configuration says, by default one a physical core."""
+    import torch
+
+    torch.set_num_threads(config.threads or psutil.cpu_count(logical=False) or 1)
+
+
+def _silent(blocks: Iterable[Block], count: int) -> AbstractContextManager[Iterator[Block]]:
+    return nullcontext(iter(blocks))
+
+
+def _open_blocks(plan: Plan, rows: list[Row]) -> dict[tuple[str, int, int], int]:
+    """Return the blocks still to run, each with its attempt: those without rows, or with a failed row."""
+    open_blocks: dict[tuple[str, int, int], int] = {}
+    by_block: dict[tuple[str, int, int], list[Row]] = {}
+    for row in rows:
+        by_block.setdefault((row.task, row.question_id, row.repeat), []).append(row)
+    for block in plan.blocks:
+        known = by_block.get(block.id, [])
+        last = max((row.attempt for row in known), default=0)
+        if any(row.status == "failed" for row in known if row.attempt == last) or _incomplete(plan, block, known, last):
+            open_blocks[block.id] = last + 1
+    return open_blocks
+
+
+def _incomplete(plan: Plan, block: Block, rows: list[Row], attempt: int) -> bool:
+    present = {(row.method, row.turn) for row in rows if row.attempt == attempt}
+    return len(present) < len(plan.methods) * len(block.question.turns)
+
+
+def check_environment(plan: Plan) -> None:
+    """Raise `UserError` unless every method's code loads; cheaper than starting the run."""
+    from methods.catalog import load_family
+
+    for spec in plan.methods:
+        load_family(spec.family)
+    if not plan.blocks:
+        raise UserError("tasks: no question is left to run; raise --limit")

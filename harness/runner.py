@@ -1,0 +1,226 @@
+"""Runs blocks: every method on the same prompt, interleaved, certified, as rows."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hardware_profiles.cpu import CpuWatch, Reading
+from harness.certificate import certify
+from harness.config import RunConfig
+from harness.loading import LoadedPair
+from harness.plan import Block, method_order
+from harness.prompts import conversation, prompt_ids
+from harness.results import Row, TaskData, Verdict
+from methods.catalog import BASELINE, MethodSpec
+from methods.core.generation import Generation
+from methods.core.sampling import DecodingParams
+from methods.method import Method, PromptError
+
+_WARM_UP_TOKENS = 32
+_WARM_UP_MOST = 5
+_WARM_UP_STEADY = 0.1  # two times in a row this close are steady
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One method's attempt at one prompt, before it is certified."""
+
+    generation: Generation | None
+    error: str | None
+    reading: Reading
+
+
+class Runner:
+    """Turns blocks into rows.
+
+    Args:
+        loaded: the pair.
+        specs: the run's methods, the baseline first.
+        methods: the same methods as objects, by name.
+        config: the run's configuration.
+        data: where each task's questions came from.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedPair,
+        specs: Sequence[MethodSpec],
+        methods: Mapping[str, Method],
+        config: RunConfig,
+        data: Mapping[str, TaskData],
+    ) -> None:
+        self._loaded = loaded
+        self._specs = {spec.name: spec for spec in specs}
+        self._methods = methods
+        self._config = config
+        self._data = data
+        self._cpu = CpuWatch()
+
+    def warm_up(self, block: Block) -> None:
+        """Run every method on a block's first prompt until its time is steady; the times are thrown away."""
+        prompt = self._prompt(block, [])
+        params = self._params(block, 0, min(_WARM_UP_TOKENS, self._config.max_new_tokens))
+        for method in self._methods.values():
+            last = float("inf")
+            for _ in range(_WARM_UP_MOST):
+                try:
+                    seconds = method.generate(prompt, params).e2e_s
+                except PromptError:
+                    break  # its row will say so
+                if abs(seconds - last) <= _WARM_UP_STEADY * seconds:
+                    break
+                last = seconds
+
+    def run_block(self, block: Block, attempt: int) -> list[Row]:
+        """Return the rows of a block: each turn, every method in a random order.
+
+        The second turn follows the baseline's first answer for every method.
+        """
+        rows: list[Row] = []
+        answers: list[str] = []
+        for turn in range(len(block.question.turns)):
+            if len(answers) < turn:
+                error = f"turn {turn - 1} of the baseline failed"
+                rows += [self._failed(block, turn, name, attempt, None, error) for name in self._specs]
+                continue
+            prompt = self._prompt(block, answers)
+            params = self._params(block, turn, self._config.max_new_tokens)
+            taken = {
+                name: self._answer(self._methods[name], prompt, params)
+                for name in method_order(list(self._specs), self._config.seed, block, turn)
+            }
+            baseline = taken[BASELINE].generation
+            rows += [self._row(block, turn, name, attempt, prompt, params, taken[name], baseline) for name in taken]
+            if baseline is not None:
+                answers.append(self._loaded.models.tokenizer.decode(baseline.token_ids, skip_special_tokens=True))
+        return rows
+
+    def _prompt(self, block: Block, answers: Sequence[str]) -> list[int]:
+        messages = conversation(block.question.turns, answers)
+        return prompt_ids(self._loaded.models.tokenizer, self._loaded.pair.template, messages)
+
+    def _params(self, block: Block, turn: int, max_new_tokens: int) -> DecodingParams:
+        config = self._config
+        return DecodingParams(
+            max_new_tokens=max_new_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            top_k=config.top_k,
+            repetition_penalty=config.repetition_penalty,
+            stop=tuple(config.stop),
+            eos_ids=self._loaded.eos_ids,
+            draw_key=(config.seed, block.task, block.question.question_id, turn, block.repeat),
+        )
+
+    def _answer(self, method: Method, prompt: Sequence[int], params: DecodingParams) -> Answer:
+        with _no_garbage_collection():
+            self._cpu.start()
+            generation, error = None, None
+            try:
+                generation = method.generate(prompt, params)
+            except PromptError as problem:
+                error = str(problem)
+            except Exception as problem:  # noqa: BLE001 - any method may be a plug-in; its failure is a row, not the run's end
+                error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+            reading = self._cpu.stop()
+        return Answer(generation, error, reading)
+
+    def _row(
+        self,
+        block: Block,
+        turn: int,
+        name: str,
+        attempt: int,
+        prompt: Sequence[int],
+        params: DecodingParams,
+        answer: Answer,
+        baseline: Generation | None,
+    ) -> Row:
+        generation = answer.generation
+        if generation is None:
+            return self._failed(block, turn, name, attempt, prompt, answer.error or "no answer")
+        if baseline is None:
+            return self._failed(block, turn, name, attempt, prompt, "the baseline failed, so nothing can be compared")
+        return Row(
+            **self._identity(block, turn, name, attempt, prompt),
+            status="ok",
+            verdict=self._verdict(name, prompt, params, baseline, generation),
+            marks=answer.reading.marks,
+            telemetry=answer.reading.telemetry,
+            token_ids=generation.token_ids,
+            committed=len(generation.token_ids),
+            finish=generation.finish,
+            rounds=generation.rounds,
+            prefill=generation.prefill,
+            decode_forwards=generation.decode_forwards,
+            prefill_s=generation.prefill_s,
+            decode_s=generation.decode_s,
+            e2e_s=generation.e2e_s,
+            spans=generation.spans,
+        )
+
+    def _verdict(
+        self, name: str, prompt: Sequence[int], params: DecodingParams, baseline: Generation, generation: Generation
+    ) -> Verdict:
+        if name == BASELINE:
+            return "reference"
+        if generation.rounds is None and not params.greedy:
+            return "unverified"  # an outside peer draws in its own way
+        return certify(self._loaded.models.target, params, prompt, baseline.token_ids, generation.token_ids)
+
+    def _failed(
+        self, block: Block, turn: int, name: str, attempt: int, prompt: Sequence[int] | None, error: str
+    ) -> Row:
+        return Row(**self._identity(block, turn, name, attempt, prompt), status="failed", error=error)
+
+    def _identity(
+        self, block: Block, turn: int, name: str, attempt: int, prompt: Sequence[int] | None
+    ) -> dict[str, Any]:
+        config = self._config
+        asked = {
+            "pair": self._loaded.pair.name,
+            "weights": {role: facts["sha256"] for role, facts in self._loaded.weights.items()},
+            "data": self._data[block.task].sha256,
+            "task": block.task,
+            "question": block.question.question_id,
+            "turn": turn,
+            "prompt": None if prompt is None else list(prompt),
+            "method": self._specs[name].model_dump(),
+            "decoding": config.model_dump(
+                include={"max_new_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "stop", "device"}
+            ),
+            "dtype": config.dtype or self._loaded.pair.dtype,
+            "seed": config.seed,
+            "repeat": block.repeat,
+            "clock": config.clock,
+        }
+        return {
+            "key": hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32],
+            "attempt": attempt,
+            "pair": self._loaded.pair.name,
+            "task": block.task,
+            "question_id": block.question.question_id,
+            "turn": turn,
+            "method": name,
+            "seed": config.seed,
+            "repeat": block.repeat,
+            "clock": config.clock,
+            "prompt_tokens": None if prompt is None else len(prompt),
+        }
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect before, not during."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

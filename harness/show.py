@@ -1,0 +1,120 @@
+"""Draws recorded rounds: trees are not stored, so they are drafted again from the row's token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.markup import escape
+from rich.tree import Tree
+
+from harness import loading
+from harness.config import RunConfig
+from harness.errors import UserError
+from harness.pair import Pair
+from harness.plan import load_blocks
+from harness.prompts import conversation, prompt_ids
+from harness.registry import unknown_name
+from harness.results import Manifest, Row, last_attempts, read_rows
+from harness.store import read_manifest
+from methods.catalog import BASELINE, MethodSpec, load_family
+from methods.core.tree import UNSCORED, DraftTree
+from methods.tree_method import TreeMethod
+from tasks.question import Question
+
+
+def drawings(run: Path, question: str, method: str, round_number: int | None) -> Iterator[Tree]:
+    """Yield one drawing a round.
+
+    Args:
+        run: the folder of a run.
+        question: `task/id` or `task/id/turn`.
+        method: a method of the run that drafts trees.
+        round_number: only this round, from 0.
+
+    Raises:
+        UserError: the run has no such answer, its data has changed, or the method drafts no trees.
+    """
+    manifest = read_manifest(run)
+    task, question_id, turn = _parse(question)
+    rows = {
+        (row.method, row.turn): row
+        for row in last_attempts(read_rows(run))
+        if (row.task, row.question_id, row.repeat) == (task, question_id, 0) and row.status == "ok"
+    }
+    names = [str(spec["name"]) for spec in manifest.methods]
+    if method not in names:
+        raise unknown_name("method of this run", method, names)
+    row = rows.get((method, turn))
+    if row is None or row.rounds is None:
+        raise UserError(f"{run}: {task}/{question_id}/{turn} has no rounds of {method} to draw; give an answer of ours")
+    if round_number is not None and not 0 <= round_number < len(row.rounds):
+        raise UserError(f"--round {round_number}: the answer has rounds 0 to {len(row.rounds) - 1}")
+    pair = Pair.model_validate(manifest.pair)
+    config = RunConfig.model_validate(manifest.config)
+    loaded = loading.load_pair(
+        pair,
+        dtype=config.dtype or pair.dtype,
+        device=config.device,
+        trust_remote_code=config.trust_remote_code,
+    )
+    tokenizer = loaded.models.tokenizer
+    earlier = [tokenizer.decode(rows[BASELINE, index].token_ids, skip_special_tokens=True) for index in range(turn)]
+    messages = conversation(_question(manifest, config, task, question_id).turns, earlier)
+    prompt = prompt_ids(tokenizer, pair.template, messages)
+    if len(prompt) != row.prompt_tokens:
+        raise UserError(
+            f"{run}: the prompt of {task}/{question_id}/{turn} has changed since; restore the data it ran on"
+        )
+    spec = next(MethodSpec.model_validate(spec) for spec in manifest.methods if spec["name"] == method)
+    decoder = load_family(spec.family)(loaded.models, spec.settings)
+    if not isinstance(decoder, TreeMethod):
+        raise UserError(f"--method {method}: it drafts no trees of ours; give a tree method")
+    done = 0
+    for index, tree in enumerate(decoder.redraft(prompt, row.token_ids, row.rounds)):
+        committed = row.token_ids[done : done + row.rounds[index].accepted + 1]
+        done += len(committed)
+        if round_number in (None, index):
+            yield _draw(tree, committed, row, index, tokenizer)
+
+
+def _parse(question: str) -> tuple[str, int, int]:
+    parts = question.split("/")
+    if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts[1:]):
+        raise UserError(f"{question}: not an answer; write task/id or task/id/turn, such as gsm8k/3")
+    return parts[0], int(parts[1]), int(parts[2]) if len(parts) == 3 else 0
+
+
+def _question(manifest: Manifest, config: RunConfig, task: str, question_id: int) -> Question:
+    blocks, data = load_blocks(config.model_copy(update={"tasks": [task]}))
+    if data[task].sha256 != manifest.tasks[task].sha256:
+        raise UserError(f"{task}: its questions have changed since the run; restore the data it ran on")
+    return next(block.question for block in blocks if block.question.question_id == question_id)
+
+
+def _draw(tree: DraftTree, committed: list[int], row: Row, index: int, tokenizer: object) -> Tree:
+    accepted: set[int] = {0}
+    node = 0
+    for token in committed:
+        child = tree.children[node].get(token)
+        if child is None:
+            break
+        accepted.add(child)
+        node = child
+    assert row.rounds is not None  # the caller drew from them
+    record = row.rounds[index]
+    bonus = _text(tokenizer, committed[-1])
+    title = f"round {index}: {record.drafted} drafted, {record.accepted} accepted, then {bonus}"
+    drawing = Tree(f"{title}\n{_text(tokenizer, tree.tokens[0])} [dim](root)[/dim]")
+    branches = {0: drawing}
+    for child in range(1, len(tree)):
+        score = "-" if tree.scores[child] == UNSCORED else f"{tree.scores[child]:.2f}"
+        label = f"{_text(tokenizer, tree.tokens[child])} [dim]{tree.origins[child]} {score}[/dim]"
+        if child in accepted:
+            label = f"[bold green]{label} accepted[/bold green]"
+        branches[child] = branches[tree.parents[child]].add(label)
+    return drawing
+
+
+def _text(tokenizer: object, token: int) -> str:
+    return escape(repr(tokenizer.decode([token])))  # type: ignore[attr-defined]

@@ -1,0 +1,143 @@
+"""A run's folder: manifest and append-only rows, safe against kills, full disks and a second writer."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from harness.errors import UserError
+from harness.results import MANIFEST_FILE, ROWS_FILE, Manifest, Row, read_rows
+
+
+class Store:
+    """The rows of one run, open for appending; a context manager that holds the folder for itself.
+
+    Args:
+        folder: where the run lives; made if it is not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._manifest_path = folder / MANIFEST_FILE
+        self._rows_path = folder / ROWS_FILE
+
+    def __enter__(self) -> Self:
+        """Open the folder.
+
+        Raises:
+            UserError: it cannot be written, holds something else, or another run is writing to it.
+        """
+        try:
+            self._made = not self.folder.exists()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()) and not self._manifest_path.exists():
+                raise UserError(
+                    f"{self.folder}: holds files but no {MANIFEST_FILE}; give a new or empty folder as --out"
+                )
+            self._handle = os.open(self._rows_path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(f"{self.folder}: cannot be written ({error.strerror}); give another --out") from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._handle)
+            raise UserError(
+                f"{self.folder}: another run is writing there; wait for it or give another --out"
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of the folder; one in which nothing was begun is left as it was found."""
+        if not self._manifest_path.exists():
+            self._rows_path.unlink(missing_ok=True)
+            if self._made:
+                self.folder.rmdir()
+        os.close(self._handle)
+
+    def begin(self, manifest: Manifest) -> list[Row]:
+        """Write the manifest, or check that it continues the run that is there; return the rows so far.
+
+        A torn last line, left by a run killed in mid-write, is cut off.
+
+        Raises:
+            UserError: the folder holds another run, or files that cannot be read.
+        """
+        if self._manifest_path.exists():
+            earlier = read_manifest(self.folder)
+            changed = _differences(earlier.asked(), manifest.asked())
+            if changed:
+                raise UserError(f"{self.folder}: holds another run ({', '.join(changed)} differ); give another --out")
+            manifest = manifest.model_copy(update={"starts": [*earlier.starts, *manifest.starts]})
+        rows = list(read_rows(self.folder))
+        self._cut_torn_line()
+        self._write_manifest(manifest)
+        return rows
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Append a block of rows and flush it to the disk, whole or not at all.
+
+        Raises:
+            UserError: the disk did not take it; the rows before it are intact.
+        """
+        data = "".join(f"{row.model_dump_json()}\n" for row in rows).encode()
+        start = os.lseek(self._handle, 0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._handle, data[written:])
+            os.fsync(self._handle)
+        except OSError as error:
+            os.ftruncate(self._handle, start)
+            raise UserError(
+                f"{self._rows_path}: cannot be written ({error.strerror}); make room and run the same command again"
+            ) from error
+
+    def _cut_torn_line(self) -> None:
+        data = self._rows_path.read_bytes()
+        os.ftruncate(self._handle, data.rfind(b"\n") + 1)
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        scratch = self._manifest_path.with_suffix(".new")
+        try:
+            scratch.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            scratch.replace(self._manifest_path)
+        except OSError as error:
+            raise UserError(f"{self._manifest_path}: cannot be written ({error.strerror}); make room") from error
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return a run's manifest.
+
+    Raises:
+        UserError: there is none, or it is not one.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the folder of a run") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "file"
+        raise UserError(
+            f"{path}: not a manifest ({where}: {first['msg']}); restore it or give another --out"
+        ) from error
+
+
+def _differences(earlier: dict[str, object], now: dict[str, object]) -> list[str]:
+    """Return the keys whose values differ, those of the configuration by their own name."""
+    here = json.loads(json.dumps(now))
+    there = json.loads(json.dumps(earlier))
+    config = [
+        key for key in {**here["config"], **there["config"]} if here["config"].get(key) != there["config"].get(key)
+    ]
+    return config or [key for key in here if here[key] != there.get(key)]

@@ -1,0 +1,1 @@
+"""What is measured: decoding methods, their drafters and schedulers."""

@@ -1,0 +1,110 @@
+"""Names to method specifications: the catalogue, a configuration's definitions, plug-ins. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness.errors import UserError
+from harness.registry import unknown_name
+from methods.settings import Settings
+
+BASELINE = "autoregressive"
+
+_FAMILIES = {
+    "autoregressive": "methods.tree_method",
+    "small-tree": "methods.tree_method",
+    "hf-generate": "methods.peers",
+}
+
+
+class Entry(BaseModel):
+    """One line of the catalogue."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    family: str
+    about: str = ""
+    settings: dict[str, Any] = {}
+
+
+class MethodSpec(BaseModel):
+    """A method as a run uses it: its unique name, its code and all its parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    family: str
+    settings: Settings
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """Return the named methods, plug-in families included under their own names."""
+    text = files("methods").joinpath("catalog.yaml").read_text(encoding="utf-8")
+    entries = {name: Entry.model_validate(entry) for name, entry in yaml.safe_load(text).items()}
+    for point in entry_points(group="treegraft.methods"):
+        if point.name in entries:
+            raise UserError(f"plug-in {point.value} claims the method name {point.name!r}: uninstall or rename it")
+        entries[point.name] = Entry(family=point.name, about=f"plug-in {point.value}")
+    return entries
+
+
+def resolve(
+    name: str,
+    *,
+    definitions: Mapping[str, Mapping[str, Any]],
+    pair: Mapping[str, Any],
+    config: Mapping[str, Any],
+    flags: Mapping[str, Any],
+) -> MethodSpec:
+    """Return the specification of a method.
+
+    A parameter comes from, in this order: flag, configuration (the method's own definition, then the
+    top level), what the catalogue pins, the pair's default, the global default.
+
+    Args:
+        name: a catalogue name or one that `definitions` defines.
+        definitions: the configuration's methods by name: `base` and parameters.
+        pair: the pair's defaults.
+        config: the configuration's top-level method parameters.
+        flags: the command line's.
+
+    Raises:
+        UserError: an unknown name or parameter, or a value out of range.
+    """
+    own = dict(definitions.get(name, {}))
+    base = own.pop("base", name)
+    if base not in catalogue():
+        raise unknown_name("method", base, [*catalogue(), *definitions])
+    entry = catalogue()[base]
+    merged = {**pair, **entry.settings, **config, **own, **flags}
+    try:
+        return MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"][:1]) or "schedule"
+        if first["type"] == "extra_forbidden":
+            raise unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields]) from error
+        raise UserError(f"method {name!r}: {key}: {first['msg']}") from error
+
+
+def load_family(family: str) -> Any:
+    """Return the class of a method family, importing its module or plug-in.
+
+    Raises:
+        UserError: an unknown family, or a plug-in that does not load.
+    """
+    import importlib
+
+    from methods.method import METHODS
+
+    if family in _FAMILIES:
+        importlib.import_module(_FAMILIES[family])
+    return METHODS.get(family)

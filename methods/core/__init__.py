@@ -1,0 +1,1 @@
+"""The decoding loop, the draft tree, the model wrapper and verification."""

@@ -1,0 +1,255 @@
+"""A causal language model that evaluates trees. It alone touches KV caches and attention masks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from harness.errors import UserError
+
+_GROW_BY = 512  # KV rows; buffers grow between prompts, never within one
+_PREFILL_CHUNK = 256  # tokens whose logits are held at once
+
+
+class _KVLayer(CacheLayerMixin):
+    """One layer's rows inside the shared buffer: rows are written behind the committed ones."""
+
+    is_sliding = False  # windows are a matter of the mask: every layer keeps every row
+
+    def __init__(self, cache: KVCache, index: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it bare
+        self._cache = cache
+        self._index = index
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Do nothing: the buffer exists."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the new rows; return all rows up to and with them."""
+        start = self._cache.rows
+        end = start + key_states.shape[-2]
+        keys, values = self._cache.layer_buffers(self._index, key_states, value_states)
+        keys[:, :, start:end] = key_states
+        values[:, :, start:end] = value_states
+        return keys[:, :, :end], values[:, :, :end]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return the key length that a mask must have, and its offset."""
+        return self._cache.rows + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Return the rows held."""
+        return self._cache.rows
+
+    def get_max_length(self) -> int:
+        """Return -1: no maximum that the model needs to know of."""
+        return -1
+
+    get_max_cache_shape = get_max_length  # its name before transformers 5.2x
+
+
+class KVCache(Cache):
+    """KV rows of all layers in two buffers [layers, heads, capacity, head_dim], allocated once."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers=[_KVLayer(self, index) for index in range(layers)])
+        self.rows = 0
+        self.capacity = 0
+        self._count = layers
+        self._keys: torch.Tensor | None = None
+        self._values: torch.Tensor | None = None
+
+    def reserve(self, rows: int) -> None:
+        """Forget everything and make room for `rows` rows."""
+        self.rows = 0
+        if rows > self.capacity:
+            self.capacity = -(-rows // _GROW_BY) * _GROW_BY
+            self._keys = self._values = None
+
+    def layer_buffers(
+        self, layer: int, key_states: torch.Tensor, value_states: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a layer's key and value buffer, each [1, heads, capacity, head_dim]."""
+        if self._keys is None or self._values is None:
+            self._keys = self._allocate(key_states)
+            self._values = self._allocate(value_states)
+        return self._keys[layer].unsqueeze(0), self._values[layer].unsqueeze(0)
+
+    def _allocate(self, states: torch.Tensor) -> torch.Tensor:
+        return states.new_empty((self._count, states.shape[1], self.capacity, states.shape[3]))
+
+    def keep(self, start: int, rows: Sequence[int]) -> None:
+        """Move `rows` (absolute, ascending) to `start`, `start + 1`, … and forget all behind them."""
+        end = start + len(rows)
+        if list(rows) != list(range(start, end)):
+            assert self._keys is not None  # rows were written, so the buffers exist
+            assert self._values is not None
+            index = torch.tensor(rows, device=self._keys.device)
+            self._keys[:, :, start:end] = self._keys[:, :, index]
+            self._values[:, :, start:end] = self._values[:, :, index]
+        self.rows = end
+
+
+class TreeModel:
+    """Wraps a causal LM: prefill a context, evaluate a tree on top of it, commit one path.
+
+    Rows evaluated since the last commit are *pending*: later evaluations may attend to them, and
+    `commit` keeps some of them and drops the rest.
+
+    Args:
+        model: a Hugging Face causal LM with SDPA or eager attention, in evaluation mode.
+
+    Attributes:
+        model: the wrapped model, for peers that run it their own way.
+        length: committed tokens in the cache.
+        vocab_size: width of its logits, padding included.
+        max_positions: longest context it was made for, in tokens.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.length = 0
+        self._pending_positions: list[int] = []
+        config = model.config.get_text_config()
+        self.vocab_size: int = config.vocab_size
+        self.max_positions: int = config.max_position_embeddings
+        self._cache = KVCache(config.num_hidden_layers)
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+        self._windows = _attention_windows(config)
+
+    @property
+    def pending(self) -> int:
+        """Rows evaluated since the last commit."""
+        return len(self._pending_positions)
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs go."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's floating-point type."""
+        return self.model.dtype
+
+    def synchronise(self) -> None:
+        """Wait until the device has done all that was asked of it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def begin(self, capacity: int) -> None:
+        """Forget every token and make room for `capacity` KV rows."""
+        self._cache.reserve(capacity)
+        self.length = 0
+        self._pending_positions = []
+
+    @torch.inference_mode()
+    def prefill(self, tokens: Sequence[int]) -> None:
+        """Commit `tokens` (may be none) behind what is committed, without computing any logits."""
+        if tokens:
+            self.model.base_model(**self._prefill_inputs(tokens))
+            self._committed(len(tokens))
+
+    @torch.inference_mode()
+    def prefill_scored(self, tokens: Sequence[int], reduce: Callable[[torch.Tensor, int], None]) -> None:
+        """Commit `tokens` like `prefill`, showing the logits behind each to `reduce`.
+
+        Args:
+            tokens: token ids, may be none.
+            reduce: called for one chunk after the other, since a long prompt's logits would not fit at
+                once, with logits [chunk, vocabulary] and the index in `tokens` that its first row stands behind.
+        """
+        for start in range(0, len(tokens), _PREFILL_CHUNK):
+            chunk = tokens[start : start + _PREFILL_CHUNK]
+            logits = self.model(**self._prefill_inputs(chunk)).logits[0]
+            self._committed(len(chunk))
+            reduce(logits, start)
+
+    @torch.inference_mode()
+    def evaluate(self, tokens: Sequence[int], depths: Sequence[int], visible: NDArray[np.bool_]) -> torch.Tensor:
+        """Run one forward over tree nodes on top of the committed context.
+
+        Args:
+            tokens: token ids, [nodes].
+            depths: distance of each node from the root, [nodes]; a node's position is `length` + depth.
+            visible: which pending rows and which of these nodes each node attends to,
+                [nodes, pending + nodes]. Every node attends to the committed context and to itself.
+
+        Returns:
+            Logits [nodes, vocabulary] in the model's dtype. The rows become pending.
+        """
+        positions = [self.length + depth for depth in depths]
+        inputs = self._inputs(tokens, positions)
+        inputs["attention_mask"] = self._masks(positions, visible)
+        logits: torch.Tensor = self.model(**inputs).logits[0]
+        self._pending_positions += positions
+        self._cache.rows = self.length + self.pending
+        return logits
+
+    @torch.inference_mode()
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep these pending rows (ascending, 0 is the first pending one) as committed; drop the others."""
+        self._cache.keep(self.length, [self.length + row for row in rows])
+        self.length += len(rows)
+        self._pending_positions = []
+
+    def _committed(self, count: int) -> None:
+        self.length += count
+        self._cache.rows = self.length
+
+    def _prefill_inputs(self, tokens: Sequence[int]) -> dict[str, Any]:
+        return self._inputs(tokens, range(self.length, self.length + len(tokens)))
+
+    def _inputs(self, tokens: Sequence[int], positions: Sequence[int]) -> dict[str, Any]:
+        return {
+            "input_ids": torch.tensor([tokens], device=self.device),
+            "position_ids": torch.tensor([positions], device=self.device),
+            "use_cache": True,
+            self._cache_argument: self._cache,
+        }
+
+    def _masks(self, positions: Sequence[int], visible: NDArray[np.bool_]) -> torch.Tensor | dict[str, torch.Tensor]:
+        masks = {kind: self._mask(positions, visible, window) for kind, window in self._windows.items()}
+        return masks if len(masks) > 1 else next(iter(masks.values()))
+
+    def _mask(self, positions: Sequence[int], visible: NDArray[np.bool_], window: int | None) -> torch.Tensor:
+        """Return the additive mask [1, 1, nodes, committed + pending + nodes].
+
+        Additive, in the model's dtype and with a finite minimum: a boolean mask is silently wrong under
+        eager attention, and a row of -inf turns into NaN.
+        """
+        allowed = np.ones((len(positions), self.length + visible.shape[1]), dtype=np.bool_)
+        allowed[:, self.length :] = visible
+        if window is not None:
+            keys = np.concatenate([np.arange(self.length), self._pending_positions, positions])
+            allowed &= np.asarray(positions)[:, None] - keys[None, :] < window
+        mask = torch.zeros(allowed.shape, dtype=self.dtype)
+        mask.masked_fill_(torch.from_numpy(~allowed), torch.finfo(self.dtype).min)
+        return mask[None, None].to(self.device)
+
+
+def _attention_windows(config: Any) -> dict[str, int | None]:
+    """Return the kinds of attention that a model's layers use, each with its window (None: no window).
+
+    A model that mixes kinds takes one mask a kind, by name; otherwise it takes the one mask there is.
+    """
+    window = getattr(config, "sliding_window", None)
+    default = "full_attention" if window is None else "sliding_attention"
+    kinds = sorted(set(getattr(config, "layer_types", None) or [default]))
+    unknown = set(kinds) - {"full_attention", "sliding_attention"}
+    if unknown:
+        raise UserError(
+            f"{config.model_type}: layers of type {', '.join(unknown)} cannot evaluate trees; use another model"
+        )
+    return {kind: window if kind == "sliding_attention" else None for kind in kinds}

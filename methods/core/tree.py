@@ -1,0 +1,134 @@
+"""The draft tree: one round's proposals as parallel arrays. It knows no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Origin = Literal["root", "small", "middle"]
+
+UNSCORED = float("-inf")
+
+
+class DraftTree:
+    """A tree of draft tokens, rooted in the last committed token.
+
+    Node ids are creation order, the root is 0, and a parent always comes before its child.
+    Siblings differ in token. Drafting only ever adds nodes; `prune` makes a new tree.
+
+    Attributes:
+        tokens: token id of each node.
+        parents: parent node of each node; -1 for the root.
+        depths: distance from the root.
+        scores: cumulative log-probability along the path; `UNSCORED` until someone estimates it.
+        origins: which drafter added the node.
+        children: for each node, its children by token.
+    """
+
+    __slots__ = ("children", "depths", "origins", "parents", "scores", "tokens")
+
+    def __init__(self, root_token: int) -> None:
+        self.tokens: list[int] = [root_token]
+        self.parents: list[int] = [-1]
+        self.depths: list[int] = [0]
+        self.scores: list[float] = [0.0]
+        self.origins: list[Origin] = ["root"]
+        self.children: list[dict[int, int]] = [{}]
+
+    def __len__(self) -> int:
+        """Return the number of nodes, root included."""
+        return len(self.tokens)
+
+    def add(self, parent: int, token: int, score: float = UNSCORED, origin: Origin = "small") -> int:
+        """Return the child of `parent` with `token`, adding it if it is not there yet.
+
+        An existing child keeps its score, origin and subtree.
+        """
+        siblings = self.children[parent]
+        node = siblings.get(token)
+        if node is None:
+            node = siblings[token] = len(self.tokens)
+            self.tokens.append(token)
+            self.parents.append(parent)
+            self.depths.append(self.depths[parent] + 1)
+            self.scores.append(score)
+            self.origins.append(origin)
+            self.children.append({})
+        return node
+
+    def insert_path(self, start: int, tokens: Sequence[int], cap: int) -> int | None:
+        """Add `tokens` as a path under `start`, sharing existing nodes, until the tree holds `cap` nodes.
+
+        Returns:
+            The node of the path's first token, or None where the cap left no room for it.
+        """
+        first = None
+        parent = start
+        for token in tokens:
+            node = self.children[parent].get(token)
+            if node is None:
+                if len(self.tokens) >= cap:
+                    return first
+                node = self.add(parent, token)
+            if first is None:
+                first = node
+            parent = node
+        return first
+
+    def path(self, node: int) -> list[int]:
+        """Return the nodes from the root to `node`, both included."""
+        nodes = []
+        while node >= 0:
+            nodes.append(node)
+            node = self.parents[node]
+        return nodes[::-1]
+
+    def visibility(self) -> NDArray[np.bool_]:
+        """Return which nodes each node attends to: its ancestors and itself. Shape [nodes, nodes]."""
+        size = len(self.tokens)
+        visible = np.zeros((size, size), dtype=np.bool_)
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                visible[node] = visible[parent]
+            visible[node, node] = True
+        return visible
+
+    def prune(self, budget: int, max_depth: int | None = None) -> DraftTree:
+        """Return the best `budget` nodes (root not counted) with their ancestors, in creation order.
+
+        Nodes are taken by (score descending, depth, id), each with its missing ancestors if the whole
+        chain still fits (TreeGraft, Algorithm 3).
+
+        Args:
+            budget: most nodes to keep beside the root.
+            max_depth: nodes deeper than this are left out.
+        """
+        size = len(self.tokens)
+        deepest = size if max_depth is None else max_depth
+        if size - 1 <= budget and max(self.depths) <= deepest:
+            return self
+        candidates = [node for node in range(1, size) if self.depths[node] <= deepest]
+        candidates.sort(key=lambda node: (-self.scores[node], self.depths[node], node))
+        kept = {0}
+        for node in candidates:
+            if len(kept) > budget:
+                break
+            chain = []
+            ancestor = node
+            while ancestor not in kept:
+                chain.append(ancestor)
+                ancestor = self.parents[ancestor]
+            if len(kept) + len(chain) <= budget + 1:
+                kept.update(chain)
+        return self._subtree(sorted(kept))
+
+    def _subtree(self, nodes: list[int]) -> DraftTree:
+        pruned = DraftTree(self.tokens[0])
+        renumbered = {0: 0}
+        for node in nodes[1:]:
+            parent = renumbered[self.parents[node]]
+            renumbered[node] = pruned.add(parent, self.tokens[node], self.scores[node], self.origins[node])
+        return pruned

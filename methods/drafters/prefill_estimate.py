@@ -1,0 +1,40 @@
+"""The public code's estimate: the target's own prefill probability of a prompt token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from methods.core.model import TreeModel
+
+_OUTSIDE_BEST = 5.0  # nats below the W-th best, for tokens that are not among the W best
+_OUTSIDE_PROMPT = 0.0
+
+
+class PrefillEstimate:
+    """Scores a continuation by the log-probability that prefill gave its first token where it stood.
+
+    Args:
+        width: how many best tokens of a position count as known (W).
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._scores: list[float] = [_OUTSIDE_PROMPT]  # nothing predicts the first token
+
+    def prefill(self, target: TreeModel, tokens: Sequence[int], prompt: Sequence[int]) -> None:
+        """Prefill `target` with `tokens`, the prompt without its last one; keep each prompt token's score."""
+
+        def reduce(logits: torch.Tensor, start: int) -> None:
+            following = torch.tensor(prompt[start + 1 : start + 1 + len(logits)], device=logits.device)
+            scores = logits.float().log_softmax(dim=-1)
+            best = scores.topk(self._width, dim=-1).values[:, -1]
+            own = scores.gather(1, following[:, None])[:, 0]
+            self._scores += torch.where(own >= best, own, best - _OUTSIDE_BEST).tolist()
+
+        target.prefill_scored(tokens, reduce)
+
+    def __call__(self, position: int, match: int, count: int, total: int) -> float:
+        """Return the log-probability; 0 outside the prompt."""
+        return self._scores[position] if position < len(self._scores) else _OUTSIDE_PROMPT

@@ -1,0 +1,75 @@
+"""What a method is: it decodes one prompt and tells what happened."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.registry import Registry
+from methods.core.generation import Generation
+from methods.core.model import TreeModel
+from methods.core.sampling import DecodingParams
+from methods.settings import Settings
+
+
+class PromptError(Exception):
+    """A prompt that this model cannot decode; its row fails and the run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The loaded models of a pair, shared by all methods of a run."""
+
+    target: TreeModel
+    """The model whose output every method must reproduce."""
+    tokenizer: Any
+    """Its tokenizer: text for stop strings."""
+    middle: TreeModel | None = None
+    """The neural drafter, where the pair has one."""
+
+
+class Method(ABC):
+    """A decoding method over loaded models.
+
+    One object serves a whole run; `generate` must carry nothing over from one prompt to the next.
+
+    Args:
+        models: the pair's models.
+        settings: the method's parameters, resolved from flags, configuration, catalogue and pair.
+    """
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        self.models = models
+        self.settings = settings
+
+    @abstractmethod
+    def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
+        """Decode one prompt.
+
+        Args:
+            prompt_ids: token ids of the prompt, template included.
+            params: how to decode; the same for every method of a block.
+
+        Returns:
+            The committed tokens, cut by `methods.core.stopping.Stopper`, with rounds and times.
+
+        Raises:
+            PromptError: the prompt is empty or does not fit the context.
+        """
+
+    def check_prompt(self, prompt_ids: Sequence[int], params: DecodingParams) -> None:
+        """Raise `PromptError` unless the prompt and its answer fit the target's context."""
+        if not prompt_ids:
+            raise PromptError("empty prompt: give at least one token")
+        needed, limit = len(prompt_ids) + params.max_new_tokens, self.models.target.max_positions
+        if needed > limit:
+            raise PromptError(
+                f"prompt of {len(prompt_ids)} tokens + {params.max_new_tokens} new ones exceeds the context of {limit}"
+            )
+
+
+METHODS: Registry[type[Method]] = Registry("method family", "treegraft.methods")
+
+register_method = METHODS.register

@@ -1,0 +1,115 @@
+"""Outside peers: Hugging Face `generate` on the same model objects, counted from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, cast
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria
+
+from methods.core.generation import Finish, Forward, Generation
+from methods.core.model import TreeModel
+from methods.core.sampling import DecodingParams
+from methods.core.stopping import Stopper
+from methods.method import Method, register_method
+
+
+class _ForwardCounter:
+    """Records each forward of a model and when the first one ended."""
+
+    def __init__(self, target: TreeModel) -> None:
+        self._target = target
+        self.tokens: list[int] = []
+        self.first_ended = 0.0
+
+    def __enter__(self) -> _ForwardCounter:
+        self._handle = self._target.model.register_forward_hook(self._record, with_kwargs=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._handle.remove()
+
+    def _record(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        self.tokens.append((kwargs["input_ids"] if "input_ids" in kwargs else args[0]).shape[1])
+        if not self.first_ended:
+            self._target.synchronise()
+            self.first_ended = perf_counter()
+
+
+class _StopRule(StoppingCriteria):
+    """Our own end-of-answer rule, so that a peer stops where every method stops."""
+
+    def __init__(self, stopper: Stopper, prompt_tokens: int) -> None:
+        self._stopper = stopper
+        self._prompt_tokens = prompt_tokens
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        new = input_ids[0, self._prompt_tokens :].tolist()
+        ended = self._stopper.cut([], new)[1] is not None
+        return torch.full((input_ids.shape[0],), ended, device=input_ids.device, dtype=torch.bool)
+
+
+@register_method("hf-generate")
+class HuggingFaceGenerate(Method):
+    """`generate`, plain or with whatever `options` ask of it (prompt look-up, say).
+
+    Its first forward is prefill and yields the first token, which therefore leaves the rate. Rounds and
+    spans are not ours to see and stay null.
+    """
+
+    def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
+        """Decode one prompt; see `Method.generate`."""
+        self.check_prompt(prompt_ids, params)
+        target = self.models.target
+        stopper = Stopper(params, self.models.tokenizer)
+        inputs = torch.tensor([list(prompt_ids)], device=target.device)
+        torch.manual_seed(params.draw_seed(0))
+        with _ForwardCounter(target) as counter:
+            target.synchronise()
+            started = perf_counter()
+            output = cast("Any", target.model).generate(
+                inputs,
+                attention_mask=torch.ones_like(inputs),
+                generation_config=self._config(params),
+                stopping_criteria=[_StopRule(stopper, len(prompt_ids))] if params.stop else None,
+            )
+            target.synchronise()
+            ended = perf_counter()
+        token_ids, finish = stopper.cut([], output[0, len(prompt_ids) :].tolist())
+        return Generation(
+            token_ids=token_ids,
+            finish=_finished(finish),
+            rounds=None,
+            prefill=[Forward("target", None, counter.tokens[0], 0)],
+            prefill_s=counter.first_ended - started,
+            decode_s=ended - counter.first_ended,
+            spans=None,
+            decode_forwards=len(counter.tokens) - 1,
+        )
+
+    def _config(self, params: DecodingParams) -> GenerationConfig:
+        eos = sorted(params.eos_ids)
+        sampling: dict[str, Any] = {"do_sample": False}
+        if not params.greedy:
+            sampling = {
+                "do_sample": True,
+                "temperature": params.temperature,
+                "top_p": params.top_p,
+                "top_k": params.top_k,
+            }
+        return GenerationConfig(
+            max_new_tokens=params.max_new_tokens,
+            repetition_penalty=params.repetition_penalty,
+            eos_token_id=eos or None,
+            pad_token_id=eos[0] if eos else 0,
+            **sampling,
+            **self.settings.options,
+        )
+
+
+def _finished(finish: Finish | None) -> Finish:
+    if finish is None:
+        raise RuntimeError("generate returned before the answer ended")
+    return finish

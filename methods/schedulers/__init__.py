@@ -1,0 +1,1 @@
+"""Schedulers: when the middle drafter is called."""

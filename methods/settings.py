@@ -1,0 +1,41 @@
+"""The parameters of a method, and where each value comes from. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Settings(BaseModel):
+    """A method's parameters; the defaults are the global ones."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    steps: int = Field(default=5, ge=1, le=32)
+    """Drafting steps a round (D)."""
+    width: int = Field(default=10, ge=1, le=64)
+    """Frontier size, and first tokens after which a node's look-up stops (W)."""
+    budget: int = Field(default=15, ge=1, le=1024)
+    """Draft nodes sent to the target a round, root not counted (N)."""
+    longest_match: int = Field(default=5, ge=1, le=32)
+    """Longest n-gram that the small drafter matches (m)."""
+    exhaustion: Literal["release", "continue"] = "continue"
+    """Whether nodes with fewer than `width` continuations are drafted from again."""
+    estimate: Literal["counts", "prefill"] = "counts"
+    """How the small drafter scores: by continuation counts, or by the target's prefill probabilities."""
+    schedule: tuple[Literal[0, 1], ...] | None = None
+    """Per drafting step, 1 to call the middle drafter; null leaves it to the method."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of a plug-in's or a peer's own."""
+
+    @model_validator(mode="after")
+    def _schedule_has_a_bit_a_step(self) -> Self:
+        if self.schedule is not None and len(self.schedule) != self.steps:
+            raise ValueError(f"schedule has {len(self.schedule)} entries for {self.steps} steps: give one a step")
+        return self
+
+    @property
+    def cap(self) -> int:
+        """Most nodes held while drafting, root included."""
+        return max(self.budget + 1, 1 + self.width + self.steps * self.width**2)

@@ -1,0 +1,1 @@
+"""From rows to knowledge: statistics and tables."""

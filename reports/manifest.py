@@ -1,0 +1,67 @@
+"""What a report takes from `manifest.json`: labels, order and provenance; never a number of a table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.results import MANIFEST_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The facts of a run that its rows do not carry; all may be missing."""
+
+    embedded: frozenset[str] = frozenset()
+    """Tasks whose questions are the embedded ones."""
+    methods: tuple[str, ...] = ()
+    """Methods in the order of the configuration."""
+    sources: tuple[str, ...] = ()
+    """One line a task: where its questions come from."""
+
+
+def read_facts(run: Path) -> RunFacts:
+    """Read the manifest beside a run's rows; keys that are missing or of another shape are passed over.
+
+    Args:
+        run: the folder of a run, or its `rows.jsonl`.
+
+    Raises:
+        UserError: there is a manifest and it is not JSON; a label must not get lost that way.
+    """
+    file = (run if run.is_dir() else run.parent) / MANIFEST_FILE
+    if not file.is_file():
+        return RunFacts()
+    try:
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not readable as JSON ({error}); restore the file or remove it") from error
+    manifest = _mapping(content)
+    tasks = {name: _mapping(task) for name, task in sorted(_mapping(manifest.get("tasks")).items())}
+    return RunFacts(
+        embedded=frozenset(name for name, task in tasks.items() if task.get("source") == "embedded"),
+        methods=_names(_mapping(manifest.get("config")).get("methods")),
+        sources=tuple(_source(name, task) for name, task in tasks.items()),
+    )
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _names(methods: object) -> tuple[str, ...]:
+    """Names from a list of names, a list of objects with a `name`, or a mapping by name."""
+    if not isinstance(methods, list | dict):
+        return ()
+    names = (_mapping(entry).get("name", entry) for entry in methods)
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _source(name: str, task: dict[str, Any]) -> str:
+    where = " ".join(str(task[key]) for key in ("source", "origin") if task.get(key))
+    digest = f"sha256 {str(task['sha256'])[:12]}" if task.get("sha256") else ""
+    number = f"{task['n']} questions" if task.get("n") is not None else ""
+    return f"{name}: " + ", ".join(part for part in (where, number, digest) if part)

@@ -1,0 +1,1 @@
+"""The six tasks: where their questions come from and how they become prompts."""

@@ -1,0 +1,175 @@
+import csv
+import io
+import json
+
+import pytest
+
+from harness.errors import UserError
+from reports.tables import FORMATS, render_report
+
+
+@pytest.fixture
+def rows(row):
+    return [
+        row(method, q, decode_s * (1 + q / 50), task=task, verdict=verdict)
+        for task in ("code", "mini")
+        for q in range(1, 9)
+        for method, decode_s, verdict in (
+            ("autoregressive", 1.0, "reference"),
+            ("tree", 0.5, "tie" if q == 1 else "identical"),
+        )
+    ]
+
+
+def strict(text):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_holds_every_line_and_is_strict(run_folder, rows, failed):
+    rows.append(failed("broken", 1, task="code"))
+    report = strict(render_report(run_folder(rows), "json"))
+    assert report["schema_version"] == 1
+    assert report["clocks"] == {"wall": "measured"}
+    assert [(line["task"], line["method"]) for line in report["lines"]] == [
+        ("code", "autoregressive"),
+        ("code", "broken"),
+        ("code", "tree"),
+        ("mini", "autoregressive"),
+        ("mini", "tree"),
+        ("overall", "autoregressive"),
+        ("overall", "broken"),
+        ("overall", "tree"),
+    ]
+    assert report["lines"][1]["speedup"] is None
+    assert report["lines"][2]["speedup"] == pytest.approx(2.0)
+
+
+def test_csv_and_json_hold_the_same_numbers(run_folder, rows):
+    run = run_folder(rows)
+    flat = list(csv.DictReader(io.StringIO(render_report(run, "csv"))))
+    lines = strict(render_report(run, "json"))["lines"]
+    assert len(flat) == len(lines)
+    for cells, line in zip(flat, lines, strict=True):
+        assert list(cells) == list(line)
+        texts = {
+            key: "; ".join(value) if key == "notes" else "" if value is None else str(value)
+            for key, value in line.items()
+        }
+        assert cells == texts
+
+
+def test_the_terminal_table_shows_the_headline_and_fits_the_screen(run_folder, rows, row):
+    long_name = "a_method_with_a_name_that_is_rather_long"
+    rows += [row(long_name, q, 0.001 + q / 20, task="mini", verdict="numeric") for q in range(1, 9)]
+    text = render_report(run_folder(rows), "table")
+    assert "code · pair toy · measured" in text
+    assert "2.00 [2.00, 2.00]" in text
+    assert "7= 1~" in text
+    assert ".008 (" in text  # 2 of 256 sign patterns, raw, then Holm in brackets
+    assert "Where decode time went: overall" in text
+    assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_markdown_is_github_tables(run_folder, rows):
+    text = render_report(run_folder(rows), "markdown")
+    assert "### overall · pair toy · measured" in text
+    header = next(line for line in text.split("\n") if "speedup [95% CI]" in line)
+    assert header.startswith("| method")
+    assert header.count("|") == 13
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_modelled_times_are_labelled_in_every_format(run_folder, row, format):
+    rows = [row(method, clock="profile:h200") for method in ("autoregressive", "tree")]
+    text = render_report(run_folder(rows, {"config": {"clock": "wall"}}), format)
+    assert "modelled (profile:h200)" in text
+    assert "measured" not in text
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_embedded_questions_are_labelled_in_every_format(run_folder, rows, format):
+    manifest = {"tasks": {"mini": {"source": "embedded", "origin": "own", "sha256": "ab" * 32, "n": 8}}}
+    text = render_report(run_folder(rows, manifest), format)
+    assert "mini (embedded)" in text
+    assert "overall (partly embedded)" in text
+
+
+def test_a_header_tells_where_the_questions_come_from(run_folder, rows):
+    manifest = {"tasks": {"code": {"source": "local", "origin": "code/question.jsonl", "sha256": "cd" * 32, "n": 8}}}
+    text = render_report(run_folder(rows, manifest), "table")
+    assert text.startswith("code: local code/question.jsonl, 8 questions, sha256 cdcdcdcdcdcd\n")
+
+
+@pytest.mark.parametrize(
+    "methods", [["tree", "autoregressive", "chain"], [{"name": "tree"}, {"name": "chain"}], {"tree": {}, "chain": {}}]
+)
+def test_the_order_of_methods_comes_from_the_configuration(run_folder, row, methods):
+    rows = [row(method) for method in ("autoregressive", "chain", "tree")]
+    report = strict(render_report(run_folder(rows, {"config": {"methods": methods}}), "json"))
+    assert [line["method"] for line in report["lines"]] == ["autoregressive", "tree", "chain"]
+
+
+@pytest.mark.parametrize(
+    "manifest", [{}, [], {"tasks": None, "config": 3}, {"tasks": {"mini": None}, "config": {"methods": 1}}]
+)
+def test_a_manifest_without_the_known_keys_is_passed_over(run_folder, rows, manifest):
+    assert "mini · pair toy" in render_report(run_folder(rows, manifest), "table")
+
+
+def test_a_manifest_that_is_not_json_is_an_error_that_names_it(run_folder, rows):
+    run = run_folder(rows)
+    (run / "manifest.json").write_text('{"tasks": ')
+    with pytest.raises(UserError, match=r"manifest\.json: not readable"):
+        render_report(run, "table")
+
+
+def test_a_torn_last_line_changes_nothing(run_folder, rows, row):
+    whole = render_report(run_folder(rows), "csv")
+    torn = row("tree", 99, task="code").model_dump_json()
+    assert all(render_report(run_folder(rows, tail=torn[:cut]), "csv") == whole for cut in (1, 50, len(torn) - 1))
+
+
+def test_only_the_last_attempt_of_a_row_counts(run_folder, row, failed):
+    first = [row("autoregressive"), failed("tree")]
+    again = [row("autoregressive", decode_s=2.0, attempt=2), row("tree", decode_s=0.5, attempt=2)]
+    (_, tree) = strict(render_report(run_folder(first + again), "json"))["lines"]
+    assert (tree["speedup"], tree["failed"]) == (pytest.approx(4.0), 0)
+
+
+def test_line_separators_inside_a_string_do_not_split_a_row(run_folder, row):
+    rows = [row("autoregressive"), row("tree", marks=["a\u2028b\u0085c"])]
+    assert strict(render_report(run_folder(rows), "json"))["lines"][1]["marked"] == 1
+
+
+def test_the_file_of_rows_may_be_named_instead_of_its_folder(run_folder, rows):
+    run = run_folder(rows, {"tasks": {"mini": {"source": "embedded"}}})
+    assert render_report(run / "rows.jsonl", "csv") == render_report(run, "csv")
+
+
+def test_notes_name_the_methods_they_hold_for(run_folder, row):
+    rows = [row(method, q) for method in ("autoregressive", "chain", "tree") for q in (1, 2, 3)]
+    assert "Note: fewer than 6 prompts: no p-value (chain, tree)" in render_report(run_folder(rows), "table")
+
+
+def test_a_missing_folder_is_an_error_with_a_mend(tmp_path):
+    with pytest.raises(UserError, match="give the folder of a run"):
+        render_report(tmp_path / "nowhere", "table")
+
+
+def test_a_folder_without_rows_is_an_error(run_folder, failed):
+    with pytest.raises(UserError, match="no rows yet"):
+        render_report(run_folder([]), "table")
+
+
+def test_a_run_without_an_answer_is_an_error_that_names_the_folder(run_folder, failed):
+    run = run_folder([failed("autoregressive")])
+    with pytest.raises(UserError, match=str(run)):
+        render_report(run, "table")
+
+
+def test_an_unknown_format_is_an_error_that_lists_the_known_ones(run_folder, rows):
+    with pytest.raises(UserError, match="table, markdown, csv, json"):
+        render_report(run_folder(rows), "xml")
