@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import torch
@@ -71,7 +72,7 @@ def quiet_transformers() -> Iterator[None]:
 
 def _convert(gguf: Path, folder: Path) -> None:
     try:
-        with quiet_transformers():
+        with quiet_transformers(), redirect_stderr(io.StringIO()):  # a bar of tqdm's own
             model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     except (ValueError, NotImplementedError, KeyError) as error:
