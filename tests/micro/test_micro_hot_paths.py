@@ -1,0 +1,68 @@
+"""Micro-benchmarks of the hot paths; run by `tox run -e micro`, and once each as plain tests."""
+
+import random
+
+import pytest
+import torch
+
+from methods.core.sampling import DecodingParams, Sampler
+from methods.core.tree import DraftTree
+from methods.core.verify import walk
+from methods.drafters.ngram import NgramDrafter, counts_estimate
+from methods.drafters.ngram_index import NgramIndex
+
+CONTEXT = 1000
+VOCABULARY = 400  # small enough that look-up finds plenty
+STEPS, WIDTH, BUDGET, CAP = 5, 10, 15, 511
+
+
+@pytest.fixture
+def context():
+    rng = random.Random(0)
+    return [min(rng.randrange(VOCABULARY), rng.randrange(VOCABULARY)) for _ in range(CONTEXT)]
+
+
+def grown_tree(drafter, context):
+    tree, frontier = DraftTree(context[-1]), [0]
+    for step in range(1, STEPS + 1):
+        frontier = drafter.extend(tree, frontier, step, CAP)
+    return tree
+
+
+@pytest.fixture
+def drafter(context):
+    drafter = NgramDrafter(5, WIDTH, "continue", counts_estimate)
+    drafter.begin(context)
+    return drafter
+
+
+def test_indexing_a_prompt(benchmark, context):
+    def build():
+        index = NgramIndex(5)
+        index.extend(context)
+        return index
+
+    assert len(benchmark(build).tokens) == CONTEXT
+
+
+def test_a_round_of_five_small_steps(benchmark, drafter, context):
+    assert len(benchmark(grown_tree, drafter, context)) > BUDGET
+
+
+def test_pruning_to_the_budget(benchmark, drafter, context):
+    tree = grown_tree(drafter, context)
+    assert len(benchmark(tree.prune, BUDGET)) == BUDGET + 1
+
+
+def test_building_the_visibility_of_a_tree(benchmark, drafter, context):
+    tree = grown_tree(drafter, context).prune(BUDGET)
+    assert benchmark(tree.visibility).shape == (BUDGET + 1, BUDGET + 1)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_verifying_a_tree(benchmark, drafter, context, temperature):
+    tree = grown_tree(drafter, context).prune(BUDGET)
+    logits = torch.randn(len(tree), 49152, generator=torch.Generator().manual_seed(0))
+    sampler = Sampler(DecodingParams(32, temperature=temperature, top_p=0.9 if temperature else 1.0))
+    nodes, drawn = benchmark(walk, tree, logits, sampler, context, 0)
+    assert len(nodes) == len(drawn)
