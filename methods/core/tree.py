@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,9 +26,10 @@ class DraftTree:
         scores: cumulative log-probability along the path; `UNSCORED` until someone estimates it.
         origins: which drafter added the node.
         children: for each node, its children by token.
+        expanded: nodes that the middle drafter has grafted onto.
     """
 
-    __slots__ = ("children", "depths", "origins", "parents", "scores", "tokens")
+    __slots__ = ("_removed", "children", "depths", "expanded", "origins", "parents", "scores", "tokens")
 
     def __init__(self, root_token: int) -> None:
         self.tokens: list[int] = [root_token]
@@ -37,10 +38,34 @@ class DraftTree:
         self.scores: list[float] = [0.0]
         self.origins: list[Origin] = ["root"]
         self.children: list[dict[int, int]] = [{}]
+        self.expanded: set[int] = set()
+        self._removed: set[int] = set()
 
     def __len__(self) -> int:
-        """Return the number of nodes, root included."""
+        """Return the number of nodes ever added, root included."""
         return len(self.tokens)
+
+    @property
+    def held(self) -> int:
+        """Nodes held, root included: fewer than `len` only where some were removed."""
+        return len(self.tokens) - len(self._removed)
+
+    def alive(self) -> Iterator[int]:
+        """Yield the nodes held, in creation order."""
+        return (node for node in range(len(self.tokens)) if node not in self._removed)
+
+    def remove(self, node: int) -> None:
+        """Take a node out with its subtree; only the destructive ablation does."""
+        self.children[self.parents[node]].pop(self.tokens[node], None)
+        doomed = [node]
+        while doomed:
+            gone = doomed.pop()
+            self._removed.add(gone)
+            doomed += self.children[gone].values()
+
+    def is_held(self, node: int) -> bool:
+        """Return whether a node has not been removed."""
+        return node not in self._removed
 
     def add(self, parent: int, token: int, score: float = UNSCORED, origin: Origin = "small") -> int:
         """Return the child of `parent` with `token`, adding it if it is not there yet.
@@ -70,7 +95,7 @@ class DraftTree:
         for token in tokens:
             node = self.children[parent].get(token)
             if node is None:
-                if len(self.tokens) >= cap:
+                if self.held >= cap:
                     return first
                 node = self.add(parent, token)
             if first is None:
@@ -108,9 +133,9 @@ class DraftTree:
         """
         size = len(self.tokens)
         deepest = size if max_depth is None else max_depth
-        if size - 1 <= budget and max(self.depths) <= deepest:
+        if size - 1 <= budget and not self._removed and max(self.depths) <= deepest:
             return self
-        candidates = [node for node in range(1, size) if self.depths[node] <= deepest]
+        candidates = [node for node in self.alive() if 0 < self.depths[node] <= deepest]
         candidates.sort(key=lambda node: (-self.scores[node], self.depths[node], node))
         kept = {0}
         for node in candidates:

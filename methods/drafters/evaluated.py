@@ -1,0 +1,119 @@
+"""What a neural drafter has evaluated in a round: KV rows, visibility and distributions of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from methods.core.tree import DraftTree
+
+
+class EvaluatedNodes:
+    """The nodes evaluated since the round began, by node id of the growing tree.
+
+    Args:
+        unseen: committed tokens in front of the root that the drafter's cache lacks; they join the round's
+            first forward as a chain.
+
+    Attributes:
+        rows: each node's pending KV row.
+        unseen: as given.
+    """
+
+    def __init__(self, unseen: int) -> None:
+        self.unseen = unseen
+        self.rows: dict[int, int] = {}
+        self._visible: dict[int, NDArray[np.bool_]] = {}
+        self._chunks: list[tuple[torch.Tensor, torch.Tensor]] = []  # logits [nodes, vocabulary], log-sum-exp [nodes]
+        self._places: dict[int, tuple[int, int]] = {}  # node: its chunk, and its place there
+
+    def visibility(self, tree: DraftTree, nodes: Sequence[int]) -> NDArray[np.bool_]:
+        """Return what the next forward's tokens attend to, shape [tokens, pending + tokens].
+
+        The forward's tokens are the unseen chain, if nothing was evaluated yet, and then `nodes`.
+        """
+        first = not self.rows
+        pending = 0 if first else self.unseen + len(self.rows)
+        chain = self.unseen if first else 0
+        visible = np.zeros((chain + len(nodes), pending + chain + len(nodes)), dtype=np.bool_)
+        visible[:chain, :chain] = np.tri(chain, dtype=np.bool_)
+        places = {node: place for place, node in enumerate(nodes, start=chain)}
+        for node, place in places.items():
+            parent = tree.parents[node]
+            if parent in places:
+                visible[place] = visible[places[parent]]
+            elif parent in self._visible:
+                above = self._visible[parent]
+                visible[place, : len(above)] = above
+            else:
+                visible[place, : self.unseen] = True
+            visible[place, pending + place] = True
+        return visible
+
+    def add(self, nodes: Sequence[int], visible: NDArray[np.bool_], logits: torch.Tensor) -> None:
+        """Remember `nodes`, evaluated in one forward.
+
+        Args:
+            nodes: their ids, in the forward's order.
+            visible: what `visibility` returned for that forward.
+            logits: raw logits behind them, [nodes, common vocabulary].
+        """
+        pending = visible.shape[1] - len(nodes)
+        for place, node in enumerate(nodes):
+            self.rows[node] = pending + place
+            self._visible[node] = visible[len(visible) - len(nodes) + place]
+            self._places[node] = (len(self._chunks), place)
+        self._chunks.append((logits, logits.to(_wide(logits)).logsumexp(dim=-1)))
+
+    def kept_rows(self, accepted: Sequence[int]) -> list[int]:
+        """Return the pending rows to commit: the unseen chain, and the accepted path as far as it was evaluated."""
+        kept = list(range(self.unseen))
+        for node in accepted:
+            if node not in self.rows:
+                break
+            kept.append(self.rows[node])
+        return kept
+
+    def log_probabilities(self, nodes: Sequence[int], tokens: Sequence[int], floor: float) -> list[float]:
+        """Return log p(token | path to node) for pairs of node and token; `floor` for unknown tokens."""
+        found = [floor] * len(nodes)
+        for chunk, members in self._by_chunk(nodes).items():
+            logits, totals = self._chunks[chunk]
+            known = [index for index in members if tokens[index] < logits.shape[1]]
+            if not known:
+                continue
+            places = torch.tensor([self._places[nodes[index]][1] for index in known], device=logits.device)
+            columns = torch.tensor([tokens[index] for index in known], device=logits.device)
+            values = (logits[places, columns].to(totals.dtype) - totals[places]).tolist()
+            for index, value in zip(known, values, strict=True):
+                found[index] = value
+        return found
+
+    def best(self, nodes: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
+        """Return each node's `count` best next tokens with log-probabilities, ties by token id."""
+        found: list[list[tuple[int, float]]] = [[] for _ in nodes]
+        for chunk, members in self._by_chunk(nodes).items():
+            logits, totals = self._chunks[chunk]
+            places = torch.tensor([self._places[nodes[index]][1] for index in members], device=logits.device)
+            rows = logits[places]
+            least = rows.topk(min(count, rows.shape[1]), dim=-1).values[:, -1:]
+            which, columns = (rows >= least).nonzero(as_tuple=True)  # all that tie with the last, for `topk` picks any
+            values = (rows[which, columns].to(totals.dtype) - totals[places][which]).tolist()
+            for row, token, value in zip(which.tolist(), columns.tolist(), values, strict=True):
+                found[members[row]].append((token, value))
+        return [sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count] for pairs in found]
+
+    def _by_chunk(self, nodes: Sequence[int]) -> dict[int, list[int]]:
+        """Return, for each chunk, the indices into `nodes` that lie there."""
+        grouped: dict[int, list[int]] = {}
+        for index, node in enumerate(nodes):
+            grouped.setdefault(self._places[node][0], []).append(index)
+        return grouped
+
+
+def _wide(logits: torch.Tensor) -> torch.dtype:
+    """Return the type in which log-probabilities are computed: fp32, or fp64 where the model is."""
+    return torch.promote_types(logits.dtype, torch.float32)
