@@ -45,6 +45,8 @@ def certify(
     target.begin(len(prefix))
     target.prefill(prefix[:-1])
     logits = target.evaluate(prefix[-1:], [0], np.ones((1, 1), dtype=np.bool_))[0]
+    if not 0 <= tokens[shared] < len(logits):
+        return "different"  # no token at all
     return compare(logits, params, prefix, shared, reference[shared], tokens[shared])
 
 

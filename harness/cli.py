@@ -37,8 +37,9 @@ def invoke(arguments: list[str]) -> int:
     logging.basicConfig(format="treegraft: %(message)s")
     logging.getLogger("treegraft").setLevel(logging.INFO)
     debug = "--debug" in arguments
+    parts = [part for part in arguments if part != "--debug"] or ["--help"]
     try:
-        code = cli.main([part for part in arguments if part != "--debug"], "treegraft", standalone_mode=False)
+        code = cli.main(parts, "treegraft", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.Abort:
         click.echo("treegraft: interrupted; the same command with --out continues the run", err=True)
@@ -117,15 +118,9 @@ def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    import os
-
-    given = {key: list(value) if isinstance(value, tuple) else value for key, value in flags.items() if value}
-    given |= {
-        key: value for key, value in flags.items() if value in (0, "") and value is not None and value is not False
-    }
-    if "data" not in given and os.environ.get("TREEGRAFT_DATA"):
-        given["data"] = os.environ["TREEGRAFT_DATA"]
-    return given
+    """Return the flags that were typed, 0 and "" among them."""
+    typed = {key: value for key, value in flags.items() if value not in (None, ()) and value is not False}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in typed.items()}
 
 
 @contextmanager

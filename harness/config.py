@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +33,7 @@ class RunConfig(BaseModel):
     max_new_tokens: int = Field(default=128, ge=1)
     """Most tokens an answer."""
     data: str | None = None
-    """Folder with <task>/question.jsonl, or `embedded` for the built-in mini set; null takes the first source found."""
+    """Folder with <task>/question.jsonl, or `embedded`: the built-in set; else TREEGRAFT_DATA, or the first source."""
     split: Literal["eval", "fit"] = "eval"
     """Evaluation questions, or those for fitting and tuning."""
     out: str | None = None
@@ -51,7 +52,7 @@ class RunConfig(BaseModel):
     """Strings that end an answer."""
     dtype: Literal["bf16", "fp32"] | None = None
     """Floating-point type of the models; null takes the pair's."""
-    repeats: int = Field(default=1, ge=1)
+    repeats: int = Field(default=1, ge=1, le=1000)
     """How often each question is answered."""
     steps: int | None = Field(default=None, ge=1)
     """Drafting steps a round, for every method that drafts."""
@@ -59,7 +60,7 @@ class RunConfig(BaseModel):
     """Frontier size, for every method that drafts."""
     budget: int | None = Field(default=None, ge=1)
     """Draft nodes sent to the target a round, for every method that drafts."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads of the CPU forwards; null takes one a core."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
@@ -68,10 +69,15 @@ class RunConfig(BaseModel):
     trust_remote_code: bool = False
     """Let a model from the hub bring code of its own."""
 
-    @field_validator("tasks", "methods", "stop", mode="before")
+    @field_validator("tasks", "methods", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_stop_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
     @field_validator("stop")
     @classmethod
@@ -88,6 +94,8 @@ class RunPlanError(UserError):
 def load_config(path: Path | None, flags: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     """Read a configuration file, if any, and lay the flags over it.
 
+    Where neither gives `data`, the environment variable TREEGRAFT_DATA does.
+
     Args:
         path: a YAML file.
         flags: the flags that were given, by key.
@@ -103,8 +111,9 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> tuple[RunConfig, di
     for key in values:
         if key not in RunConfig.model_fields:
             raise UserError(f"{where}: {unknown_name('key', str(key), RunConfig.model_fields)}")
+    environment = {"data": os.environ["TREEGRAFT_DATA"]} if os.environ.get("TREEGRAFT_DATA") else {}
     try:
-        return RunConfig.model_validate({**values, **flags}), values
+        return RunConfig.model_validate({**environment, **values, **flags}), values
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
@@ -119,7 +128,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give an existing YAML file") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:  # a date that does not exist is a ValueError
         raise UserError(f"{path}: not YAML ({' '.join(str(error).split())}); mend the file") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: holds no keys; write for example `pair: smollm2`")
@@ -134,7 +143,9 @@ def resolve_methods(
     Raises:
         UserError: a name is unknown, double or taken; a definition is not usable.
     """
-    definitions = _definitions(file_values.get("methods", []))
+    definitions = _definitions(file_values.get("methods"))
+    if "methods" in flags:
+        definitions |= _definitions(flags["methods"])
     names = [entry if isinstance(entry, str) else entry["name"] for entry in config.methods]
     for name in names:
         if names.count(name) > 1:
@@ -148,7 +159,7 @@ def resolve_methods(
             definitions=definitions,
             pair=pair_defaults,
             config={key: file_values[key] for key in METHOD_FLAGS if file_values.get(key) is not None},
-            flags={key: flags[key] for key in METHOD_FLAGS if key in flags},
+            flags={key: flags[key] for key in METHOD_FLAGS if flags.get(key) is not None},
         )
         for name in names
     ]
@@ -164,7 +175,7 @@ def _definitions(entries: Any) -> dict[str, dict[str, Any]]:
             raise RunPlanError(f"methods: a definition has no name: {entry!r}; write {{name: mine, base: all-small}}")
         if name in catalogue() or name in definitions:
             raise RunPlanError(f"methods: the name {name!r} is taken; choose another for the definition")
-        if "base" not in entry:
+        if not isinstance(entry.get("base"), str):
             raise RunPlanError(f"methods: {name!r} names no base; write {{name: {name}, base: all-small}}")
         definitions[name] = {key: value for key, value in entry.items() if key != "name"}
     return definitions

@@ -21,6 +21,7 @@ from harness.provenance import file_digest
 
 _LOG = logging.getLogger("treegraft")
 
+_MAGIC = b"GGUF"
 _FORMAT = "1"  # part of the cache's key: raise it when what is written changes
 
 
@@ -36,6 +37,9 @@ def dequantised(gguf: Path) -> Path:
     Raises:
         UserError: not a GGUF file that transformers reads, or the cache folder cannot be written.
     """
+    with gguf.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise UserError(f"{gguf}: not a GGUF file; give another, or fetch it again")
     folder = cache_folder() / f"gguf-{file_digest(gguf)[:16]}-v{_FORMAT}"
     if folder.is_dir():
         return folder

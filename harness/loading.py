@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from harness.dequantise import dequantised, quiet_transformers
@@ -50,6 +51,10 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
     """
     target_device = _device(device)
     target, tokenizer, weights = _load(pair.target, pair, dtype, trust_remote_code)
+    if pair.template == "chat" and not getattr(tokenizer, "chat_template", None):
+        raise UserError(
+            f"pair {pair.name}: the tokenizer has no chat template; set template: plain in a pair's YAML file"
+        )
     middle: PreTrainedModel | None = None
     digests = {"target": weights}
     if pair.middle is not None and pair.middle.target_layers is not None:
@@ -139,7 +144,7 @@ def _pretrained(
                 name, dtype=DTYPES[dtype], attn_implementation=pair.attention, use_safetensors=True, **options
             )
             tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(
             f"pair {pair.name}: {name} does not load ({reason}); give a local folder, a GGUF file or a reachable hub id"
@@ -149,7 +154,10 @@ def _pretrained(
 
 def _gguf_file(source: ModelSource, pair: Pair) -> Path:
     if source.gguf is not None:
-        return Path(source.gguf)
+        path = Path(source.gguf)
+        if not path.is_file():
+            raise UserError(f"pair {pair.name}: {path}: no such file; give an existing GGUF file")
+        return path
     assert source.package is not None  # ModelSource allows no other way
     assert source.file is not None
     try:

@@ -118,9 +118,9 @@ def _parse(text: str, name: str, origin: str) -> Pair:
         if not isinstance(values, dict):
             raise UserError(f"{origin}: holds no keys; write for example `target: {{hub: owner/name}}`")
         return Pair.model_validate({"name": name, **values})
-    except yaml.YAMLError as error:
-        raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "pair"
         raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:  # a date that does not exist is a ValueError
+        raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from jinja2 import TemplateError
+
+from methods.method import PromptError
+
 Message = dict[Literal["role", "content"], str]
 
 
@@ -20,12 +24,15 @@ def prompt_ids(tokenizer: Any, template: Literal["chat", "plain"], messages: Seq
         messages: the conversation so far; the last one is the user's.
 
     Raises:
-        ValueError: the tokenizer has no chat template, or it refuses the conversation.
+        PromptError: the chat template refuses the conversation.
     """
     if template == "plain":
         text = "\n".join(message["content"] for message in messages)
         return list(tokenizer(text)["input_ids"])
-    text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+    try:
+        text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+    except (TemplateError, ValueError) as error:
+        raise PromptError(f"the chat template refuses the conversation ({' '.join(str(error).split())})") from error
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 

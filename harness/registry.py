@@ -65,7 +65,7 @@ class Registry(Generic[T]):
         if points:
             try:
                 self.add(name, points[0].load())
-            except (ImportError, AttributeError) as error:
+            except Exception as error:  # importing another's code may raise anything
                 raise UserError(
                     f"{self.kind} {name!r}: plug-in {points[0].value} does not load ({error}): mend or uninstall it"
                 ) from error

@@ -6,6 +6,7 @@ A leaf of the harness: it imports nothing of the project but `methods.core.gener
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -160,7 +161,8 @@ class Manifest(Record):
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a run folder or a `rows.jsonl` file, every attempt, in file order.
 
-    A torn last line (a run killed in mid-write) is passed over; any other broken line is an error.
+    A torn last line (a run killed in mid-write) is passed over; any other broken line is an error. A whole
+    last line may lack its newline.
 
     Raises:
         UserError: there is no such file, or a line is not a row of schema 1.
@@ -170,14 +172,15 @@ def read_rows(path: Path) -> Iterator[Row]:
         data = file.read_bytes()
     except OSError as error:
         raise UserError(f"{file}: no rows to read ({error.strerror}); give the folder of a run") from error
-    lines = data.split(b"\n")
-    lines.pop()  # what follows the last newline: nothing, or a torn line
+    lines = data.removeprefix(codecs.BOM_UTF8).split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             yield Row.model_validate_json(line)
         except ValidationError as error:
+            if number == len(lines):
+                return  # no newline behind it: a torn line
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "line"
             raise UserError(

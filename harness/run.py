@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -18,7 +18,10 @@ from harness.pair import Pair, get_pair
 from harness.plan import Block, load_blocks
 from harness.results import Manifest, Row, Start, TaskData, last_attempts
 from harness.store import Store
-from methods.catalog import MethodSpec
+from methods.catalog import FAMILIES, MethodSpec
+
+if TYPE_CHECKING:
+    from methods.method import Method, Models
 
 Progress = Callable[[Iterable[Block], int], AbstractContextManager[Iterator[Block]]]
 
@@ -117,7 +120,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
             device=config.device,
             trust_remote_code=config.trust_remote_code,
         )
-        methods = {spec.name: families[spec.name](loaded.models, spec.settings) for spec in plan.methods}
+        methods = {spec.name: _make(spec, families[spec.name], loaded.models) for spec in plan.methods}
         manifest = Manifest(
             config={**config.model_dump(), "methods": [spec.name for spec in plan.methods]},
             pair=plan.pair.model_dump(),
@@ -146,6 +149,17 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
                     store.append(new)
                     rows += new
     return Outcome(folder, last_attempts(rows))
+
+
+def _make(spec: MethodSpec, family: type[Method], models: Models) -> Method:
+    try:
+        return family(models, spec.settings)
+    except UserError:
+        raise
+    except Exception as error:  # the method may be a plug-in, which may raise anything
+        raise UserError(
+            f"method {spec.name!r} cannot be made ({type(error).__name__}: {error}); mend its settings or its plug-in"
+        ) from error
 
 
 def set_threads(config: RunConfig) -> None:
@@ -179,10 +193,11 @@ def _incomplete(plan: Plan, block: Block, rows: list[Row], attempt: int) -> bool
 
 
 def check_environment(plan: Plan) -> None:
-    """Raise `UserError` unless every method's code loads; cheaper than starting the run."""
+    """Raise `UserError` unless every plug-in loads and there is something to run; cheaper than starting the run."""
     from methods.catalog import load_family
 
     for spec in plan.methods:
-        load_family(spec.family)
+        if spec.family not in FAMILIES:  # our own need no check, and would import torch
+            load_family(spec.family)
     if not plan.blocks:
         raise UserError("tasks: no question is left to run; raise --limit")

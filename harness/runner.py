@@ -64,15 +64,18 @@ class Runner:
 
     def warm_up(self, block: Block) -> None:
         """Run every method on a block's first prompt until its time is steady; the times are thrown away."""
-        prompt = self._prompt(block, [])
+        try:
+            prompt = self._prompt(block, [])
+        except PromptError:
+            return  # its rows will say so
         params = self._params(block, 0, min(_WARM_UP_TOKENS, self._config.max_new_tokens))
         for method in self._methods.values():
             last = float("inf")
             for _ in range(_WARM_UP_MOST):
-                try:
-                    seconds = method.generate(prompt, params).e2e_s
-                except PromptError:
+                answer = self._answer(method, prompt, params)
+                if answer.generation is None:
                     break  # its row will say so
+                seconds = answer.generation.e2e_s
                 if abs(seconds - last) <= _WARM_UP_STEADY * seconds:
                     break
                 last = seconds
@@ -85,11 +88,13 @@ class Runner:
         rows: list[Row] = []
         answers: list[str] = []
         for turn in range(len(block.question.turns)):
-            if len(answers) < turn:
-                error = f"turn {turn - 1} of the baseline failed"
-                rows += [self._failed(block, turn, name, attempt, None, error) for name in self._specs]
+            try:
+                if len(answers) < turn:
+                    raise PromptError(f"turn {turn - 1} of the baseline failed")
+                prompt = self._prompt(block, answers)
+            except PromptError as problem:
+                rows += [self._failed(block, turn, name, attempt, None, str(problem)) for name in self._specs]
                 continue
-            prompt = self._prompt(block, answers)
             params = self._params(block, turn, self._config.max_new_tokens)
             taken = {
                 name: self._answer(self._methods[name], prompt, params)
@@ -123,7 +128,7 @@ class Runner:
             self._cpu.start()
             generation, error = None, None
             try:
-                generation = method.generate(prompt, params)
+                generation = _checked(method.generate(prompt, params))
             except PromptError as problem:
                 error = str(problem)
             except Exception as problem:  # noqa: BLE001 - any method may be a plug-in; its failure is a row, not the run's end
@@ -213,6 +218,15 @@ class Runner:
             "clock": config.clock,
             "prompt_tokens": None if prompt is None else len(prompt),
         }
+
+
+def _checked(generation: object) -> Generation:
+    """Return what a method gave if it is what a row can hold; a plug-in may give anything."""
+    if not isinstance(generation, Generation):
+        raise TypeError(f"generate gave a {type(generation).__name__}, not a Generation")
+    if not all(isinstance(token, int) for token in generation.token_ids):
+        raise TypeError("token_ids are not all whole numbers")
+    return generation
 
 
 @contextmanager

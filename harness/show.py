@@ -80,7 +80,7 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
 
 def _parse(question: str) -> tuple[str, int, int]:
     parts = question.split("/")
-    if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts[1:]):
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts[1:]):
         raise UserError(f"{question}: not an answer; write task/id or task/id/turn, such as gsm8k/3")
     return parts[0], int(parts[1]), int(parts[2]) if len(parts) == 3 else 0
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +28,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._manifest_path = folder / MANIFEST_FILE
+        self._scratch_path = self._manifest_path.with_suffix(".new")
         self._rows_path = folder / ROWS_FILE
 
     def __enter__(self) -> Self:
@@ -37,7 +40,7 @@ class Store:
         try:
             self._made = not self.folder.exists()
             self.folder.mkdir(parents=True, exist_ok=True)
-            if any(self.folder.iterdir()) and not self._manifest_path.exists():
+            if not self._manifest_path.exists() and self._is_foreign():
                 raise UserError(
                     f"{self.folder}: holds files but no {MANIFEST_FILE}; give a new or empty folder as --out"
                 )
@@ -57,16 +60,24 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let go of the folder; one in which nothing was begun is left as it was found."""
-        if not self._manifest_path.exists():
-            self._rows_path.unlink(missing_ok=True)
-            if self._made:
-                self.folder.rmdir()
+        if not self._manifest_path.exists() and os.fstat(self._handle).st_size == 0:
+            with suppress(OSError):
+                self._rows_path.unlink()
+                if self._made:
+                    self.folder.rmdir()
         os.close(self._handle)
+
+    def _is_foreign(self) -> bool:
+        """Return whether the folder holds more than what a run leaves that is killed before its manifest stands."""
+        ours = (self._rows_path, self._scratch_path)
+        return any(
+            path not in ours or (path == self._rows_path and path.stat().st_size) for path in self.folder.iterdir()
+        )
 
     def begin(self, manifest: Manifest) -> list[Row]:
         """Write the manifest, or check that it continues the run that is there; return the rows so far.
 
-        A torn last line, left by a run killed in mid-write, is cut off.
+        A torn last line, left by a run killed in mid-write, is cut off; a whole one that lacks its newline gets it.
 
         Raises:
             UserError: the folder holds another run, or files that cannot be read.
@@ -78,7 +89,7 @@ class Store:
                 raise UserError(f"{self.folder}: holds another run ({', '.join(changed)} differ); give another --out")
             manifest = manifest.model_copy(update={"starts": [*earlier.starts, *manifest.starts]})
         rows = list(read_rows(self.folder))
-        self._cut_torn_line()
+        self._end_last_line()
         self._write_manifest(manifest)
         return rows
 
@@ -88,7 +99,9 @@ class Store:
         Raises:
             UserError: the disk did not take it; the rows before it are intact.
         """
-        data = "".join(f"{row.model_dump_json()}\n" for row in rows).encode()
+        self._write("".join(f"{row.model_dump_json()}\n" for row in rows).encode())
+
+    def _write(self, data: bytes) -> None:
         start = os.lseek(self._handle, 0, os.SEEK_END)
         try:
             written = 0
@@ -101,16 +114,25 @@ class Store:
                 f"{self._rows_path}: cannot be written ({error.strerror}); make room and run the same command again"
             ) from error
 
-    def _cut_torn_line(self) -> None:
+    def _end_last_line(self) -> None:
         data = self._rows_path.read_bytes()
-        os.ftruncate(self._handle, data.rfind(b"\n") + 1)
+        end = data.rfind(b"\n") + 1
+        if end == len(data):
+            return
+        try:
+            Row.model_validate_json(data[end:].removeprefix(codecs.BOM_UTF8))
+        except ValidationError:
+            os.ftruncate(self._handle, end)
+        else:
+            self._write(b"\n")
 
     def _write_manifest(self, manifest: Manifest) -> None:
-        scratch = self._manifest_path.with_suffix(".new")
         try:
-            scratch.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-            scratch.replace(self._manifest_path)
+            self._scratch_path.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            self._scratch_path.replace(self._manifest_path)
         except OSError as error:
+            with suppress(OSError):
+                self._scratch_path.unlink()
             raise UserError(f"{self._manifest_path}: cannot be written ({error.strerror}); make room") from error
 
 

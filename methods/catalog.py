@@ -17,7 +17,7 @@ from methods.settings import Settings
 
 BASELINE = "autoregressive"
 
-_FAMILIES = {
+FAMILIES = {
     "autoregressive": "methods.tree_method",
     "small-tree": "methods.tree_method",
     "hf-generate": "methods.peers",
@@ -82,7 +82,7 @@ def resolve(
     own = dict(definitions.get(name, {}))
     base = own.pop("base", name)
     if base not in catalogue():
-        raise unknown_name("method", base, [*catalogue(), *definitions])
+        raise unknown_name("method", base, [*catalogue(), *(definitions if base == name else ())])
     entry = catalogue()[base]
     merged = {**pair, **entry.settings, **config, **own, **flags}
     try:
@@ -103,8 +103,11 @@ def load_family(family: str) -> Any:
     """
     import importlib
 
-    from methods.method import METHODS
+    from methods.method import METHODS, Method
 
-    if family in _FAMILIES:
-        importlib.import_module(_FAMILIES[family])
-    return METHODS.get(family)
+    if family in FAMILIES:
+        importlib.import_module(FAMILIES[family])
+    found = METHODS.get(family)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise UserError(f"plug-in method {family!r} is {found!r}, no subclass of Method: mend or uninstall it")
+    return found

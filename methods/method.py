@@ -70,6 +70,6 @@ class Method(ABC):
             )
 
 
-METHODS: Registry[type[Method]] = Registry("method family", "treegraft.methods")
+METHODS: Registry[type[Method]] = Registry("method", "treegraft.methods")
 
 register_method = METHODS.register

@@ -17,8 +17,11 @@ Estimate = Callable[[int, int, int, int], float]
 
 
 def counts_estimate(position: int, match: int, count: int, total: int) -> float:
-    """Return log of the continuation's share, discounted the more the shorter its match (ours)."""
-    return math.log(count / total * match / (match + 1))
+    """Return log of the continuation's share, discounted the more the shorter its match (ours).
+
+    Chosen among eleven forms on fit questions; it also beat the target's prefill probabilities there.
+    """
+    return math.log(count / total * min(0.8, 0.12 * match))
 
 
 class Continuation(NamedTuple):

@@ -1,0 +1,69 @@
+"""What a scheduler is: it decides, step by step, whether to call the middle drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.errors import UserError
+from harness.registry import Registry
+from methods.core.tree import DraftTree
+from methods.settings import Settings
+
+
+@dataclass(slots=True)
+class DraftState:
+    """A round while it is drafted, as schedulers and drafters see it."""
+
+    tree: DraftTree
+    """The tree so far."""
+    frontier: list[int]
+    """Nodes that the next step drafts from."""
+    step: int = 1
+    """The next step, from 1."""
+    calls: list[int] = field(default_factory=list)
+    """For each step taken, 1 where the middle drafter was called."""
+
+
+class Scheduler(Protocol):
+    """Decides whether the next step is a middle step."""
+
+    def should_call(self, state: DraftState) -> bool:
+        """Return True to call the middle drafter in step `state.step`."""
+        ...
+
+
+class FixedSchedule:
+    """Calls the middle drafter in the steps that the schedule marks.
+
+    Args:
+        bits: one a step, 1 to call.
+    """
+
+    def __init__(self, bits: Sequence[int]) -> None:
+        self._bits = bits
+
+    def should_call(self, state: DraftState) -> bool:
+        """Return the step's bit."""
+        return bool(self._bits[state.step - 1])
+
+
+SCHEDULERS: Registry[type[Scheduler]] = Registry("scheduler", "treegraft.schedulers")
+
+
+def make_scheduler(settings: Settings) -> Scheduler:
+    """Return the scheduler that a method's settings name.
+
+    Raises:
+        UserError: an unknown scheduler, or a fixed one without its schedule.
+    """
+    if settings.scheduler == "never":
+        return FixedSchedule([0] * settings.steps)
+    if settings.scheduler == "always":
+        return FixedSchedule([1] * settings.steps)
+    if settings.scheduler == "fixed":
+        if settings.schedule is None:
+            raise UserError("scheduler fixed: gives no schedule; write schedule: [1, 0, 1, 0, 1]")
+        return FixedSchedule(settings.schedule)
+    return SCHEDULERS.get(settings.scheduler)()

