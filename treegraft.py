@@ -11,7 +11,8 @@ from methods.core.tree import DraftTree
 from methods.core.verify import walk
 from methods.method import Method, Models, PromptError, register_method
 from methods.settings import Settings
-from methods.tree_method import SmallTreeMethod, TreeMethod
+from methods.tree_method import TreeMethod
+from methods.treegraft import TreeGraft
 
 __all__ = [
     "DecodingParams",
@@ -27,9 +28,9 @@ __all__ = [
     "Row",
     "Sampler",
     "Settings",
-    "SmallTreeMethod",
     "Spans",
     "Stopper",
+    "TreeGraft",
     "TreeMethod",
     "TreeModel",
     "UserError",

@@ -66,6 +66,7 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
         target=TreeModel(_ready(target, target_device)),
         tokenizer=tokenizer,
         middle=None if middle is None else TreeModel(_ready(middle, target_device)),
+        no_middle=f"pair {pair.name}: {pair.no_middle}",
     )
     return LoadedPair(pair, models, eos_ids(target, tokenizer), digests)
 

@@ -19,7 +19,7 @@ BASELINE = "autoregressive"
 
 FAMILIES = {
     "autoregressive": "methods.tree_method",
-    "small-tree": "methods.tree_method",
+    "treegraft": "methods.treegraft",
     "hf-generate": "methods.peers",
 }
 

@@ -28,6 +28,10 @@ class Models:
     """Its tokenizer: text for stop strings."""
     middle: TreeModel | None = None
     """The neural drafter, where the pair has one."""
+    no_middle: str = "this pair has no middle drafter; use a pair that has one"
+    """What a method that needs a middle says where there is none."""
+    small: TreeModel | None = None
+    """A small neural language model, where the pair has one to take the look-up drafter's place."""
 
 
 class Method(ABC):

@@ -24,8 +24,18 @@ class Settings(BaseModel):
     """Whether nodes with fewer than `width` continuations are drafted from again."""
     estimate: Literal["counts", "prefill"] = "counts"
     """How the small drafter scores: by continuation counts, or by the target's prefill probabilities."""
+    scheduler: str = "never"
+    """Who decides when the middle drafter is called: `never`, `always`, `fixed` (by `schedule`), or a registered one."""
     schedule: tuple[Literal[0, 1], ...] | None = None
-    """Per drafting step, 1 to call the middle drafter; null leaves it to the method."""
+    """For the fixed scheduler: per drafting step, 1 to call the middle drafter."""
+    look_back: int = Field(default=5, ge=0, le=32)
+    """Layers above the frontier that reselection may pick from (L)."""
+    reselect: Literal["unexpanded", "all", "off"] = "unexpanded"
+    """Whom reselection may pick: nodes not yet expanded in the round, all nodes, or nobody."""
+    non_destructive: bool = True
+    """False deletes what the frontier's nodes had beside the middle's W best."""
+    raise_scores: bool = False
+    """Whether a small step may raise a score that is already there."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Parameters of a plug-in's or a peer's own."""
 

@@ -10,8 +10,6 @@ from methods.core.stopping import Stopper
 from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
 from methods.core.verify import walk
-from methods.drafters.ngram import Estimate, NgramDrafter, counts_estimate
-from methods.drafters.prefill_estimate import PrefillEstimate
 from methods.method import Method, register_method
 
 
@@ -36,8 +34,9 @@ class TreeMethod(Method):
 
         watch = Stopwatch(target.synchronise, spans=False)
         watch.start()
-        target.begin(len(prompt_ids) + params.max_new_tokens + self.settings.budget + 1)
-        self.begin(context)
+        capacity = len(prompt_ids) + params.max_new_tokens + self.settings.budget + 1
+        target.begin(capacity)
+        prefill = self.begin(context, capacity)
         prefill_s = watch.stop()
 
         watch = Stopwatch(target.synchronise, spans=self.spans)
@@ -53,15 +52,23 @@ class TreeMethod(Method):
             new, finish = stopper.cut(output, drawn)
             output += new
             context += new
-            self.advance(new, watch)
-            rounds.append(Round(self.schedule(forwards), len(tree) - 1, min(len(accepted) - 1, len(new)), forwards))
+            self.advance(new, [tree.source(node) for node in accepted], watch)
+            rounds.append(Round(self.schedule(), len(tree) - 1, min(len(accepted) - 1, len(new)), forwards))
         decode_s = watch.stop()
-        prefill = [Forward("target", None, len(prompt_ids) - 1, 0)]
         return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans())
 
-    def begin(self, context: Sequence[int]) -> None:
-        """Start a prompt: prefill the target with all but the last token, set drafters up."""
+    def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
+        """Start a prompt: prefill the target with all but the last token, set drafters up.
+
+        Args:
+            context: the prompt.
+            capacity: KV rows that the whole answer needs in the target.
+
+        Returns:
+            The forwards that took.
+        """
         self.models.target.prefill(context[:-1])
+        return [Forward("target", None, len(context) - 1, 0)]
 
     def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
         """Return the round's tree, ready for the target.
@@ -74,15 +81,21 @@ class TreeMethod(Method):
         """
         return DraftTree(context[-1])
 
-    def advance(self, new: Sequence[int], watch: Stopwatch) -> None:
-        """Tell drafters what was committed."""
+    def advance(self, new: Sequence[int], accepted: Sequence[int], watch: Stopwatch) -> None:
+        """Tell drafters what was committed.
 
-    def schedule(self, forwards: Sequence[Forward]) -> list[int] | None:
+        Args:
+            new: the committed tokens.
+            accepted: the nodes of the accepted path in the tree as it was drafted, root first.
+            watch: charges phases.
+        """
+
+    def schedule(self) -> list[int] | None:
         """Return the round's schedule, one bit for each step taken; None where the method has none."""
         return None
 
     def redraft(
-        self, prompt_ids: Sequence[int], token_ids: Sequence[int], rounds: Sequence[Round]
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], rounds: Sequence[Round], max_new_tokens: int
     ) -> Iterator[DraftTree]:
         """Yield each recorded round's tree again, as it was sent to the target.
 
@@ -90,56 +103,18 @@ class TreeMethod(Method):
             prompt_ids: the row's prompt.
             token_ids: the row's committed tokens.
             rounds: the row's rounds.
+            max_new_tokens: the row's limit, which bounds the depth of the last trees.
         """
         watch = Stopwatch(self.models.target.synchronise, spans=False)
-        self.models.target.begin(len(prompt_ids))
+        capacity = len(prompt_ids) + max_new_tokens + self.settings.budget + 1
+        self.models.target.begin(capacity)
         context = list(prompt_ids)
-        self.begin(context)
+        self.begin(context, capacity)
         done = 0
-        budget = len(token_ids)
         for record in rounds:
-            yield self.draft(context, budget - done, watch, [])
+            tree = self.draft(context, max_new_tokens - done, watch, [])
+            yield tree
             new = list(token_ids[done : done + record.accepted + 1])
             done += len(new)
             context += new
-            self.advance(new, watch)
-
-
-@register_method("small-tree")
-class SmallTreeMethod(TreeMethod):
-    """Every drafting step is a small step; the pruned tree goes to the target."""
-
-    def begin(self, context: Sequence[int]) -> None:
-        """Prefill the target and index the prompt."""
-        target, settings = self.models.target, self.settings
-        estimate: Estimate = counts_estimate
-        if settings.estimate == "prefill":
-            scored = PrefillEstimate(settings.width)
-            scored.prefill(target, context[:-1], context)
-            estimate = scored
-        else:
-            target.prefill(context[:-1])
-        self._small = NgramDrafter(settings.longest_match, settings.width, settings.exhaustion, estimate)
-        self._small.begin(context)
-
-    def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
-        """Return the pruned tree of `steps` small steps."""
-        tree = DraftTree(context[-1])
-        frontier = [0]
-        for step in range(1, self.settings.steps + 1):
-            if not frontier:
-                break
-            with watch.span("small"):
-                forwards.append(Forward("small", step, len(frontier), len(context)))
-                frontier = self._small.extend(tree, frontier, step, self.settings.cap)
-        deepest = min(remaining - 1, self.models.target.max_positions - len(context))
-        return tree.prune(self.settings.budget, deepest)
-
-    def schedule(self, forwards: Sequence[Forward]) -> list[int]:
-        """Return a 0 for each small step taken."""
-        return [0 for forward in forwards if forward.role == "small"]
-
-    def advance(self, new: Sequence[int], watch: Stopwatch) -> None:
-        """Let the index grow with the context."""
-        with watch.span("small"):
-            self._small.advance(new)
+            self.advance(new, [tree.source(node) for node in tree.follow(new)], watch)

@@ -27,9 +27,10 @@ class DraftTree:
         origins: which drafter added the node.
         children: for each node, its children by token.
         expanded: nodes that the middle drafter has grafted onto.
+        sources: in a pruned tree, each node's id in the tree it was pruned from; otherwise empty.
     """
 
-    __slots__ = ("_removed", "children", "depths", "expanded", "origins", "parents", "scores", "tokens")
+    __slots__ = ("_removed", "children", "depths", "expanded", "origins", "parents", "scores", "sources", "tokens")
 
     def __init__(self, root_token: int) -> None:
         self.tokens: list[int] = [root_token]
@@ -39,6 +40,7 @@ class DraftTree:
         self.origins: list[Origin] = ["root"]
         self.children: list[dict[int, int]] = [{}]
         self.expanded: set[int] = set()
+        self.sources: list[int] = []
         self._removed: set[int] = set()
 
     def __len__(self) -> int:
@@ -111,6 +113,16 @@ class DraftTree:
             node = self.parents[node]
         return nodes[::-1]
 
+    def follow(self, tokens: Sequence[int]) -> list[int]:
+        """Return the nodes, root first, that a continuation of the root passes through."""
+        nodes = [0]
+        for token in tokens:
+            child = self.children[nodes[-1]].get(token)
+            if child is None:
+                break
+            nodes.append(child)
+        return nodes
+
     def visibility(self) -> NDArray[np.bool_]:
         """Return which nodes each node attends to: its ancestors and itself. Shape [nodes, nodes]."""
         size = len(self.tokens)
@@ -156,4 +168,9 @@ class DraftTree:
         for node in nodes[1:]:
             parent = renumbered[self.parents[node]]
             renumbered[node] = pruned.add(parent, self.tokens[node], self.scores[node], self.origins[node])
+        pruned.sources = nodes
         return pruned
+
+    def source(self, node: int) -> int:
+        """Return a node's id in the tree that this one was pruned from, or its own where nothing was cut."""
+        return self.sources[node] if self.sources else node

@@ -1,55 +1,32 @@
-"""The middle drafter: a neural model that rescores, reselects and grafts (ALGORITHMS section 2, middle step)."""
+"""A neural model as a drafter: its KV cache follows the committed context, a round's nodes wait on top."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
 from methods.drafters.evaluated import EvaluatedNodes
-
-Reselect = Literal["unexpanded", "all", "off"]
 
 UNKNOWN_TOKEN_SCORE = -20.0
 """Log-probability of a token outside the drafter's vocabulary; any finite floor keeps the order of the rest."""
 
 
 class NeuralDrafter:
-    """Grows a tree with a neural model; holds its KV cache and what it evaluated in the current round.
-
-    Only nodes whose distributions the step needs are evaluated: those that have a child, and those that
-    reselection may pick. The tree is the same as if the whole of it were evaluated at every call.
+    """What both kinds of neural drafter share; holds the cache and what was evaluated in the current round.
 
     Args:
         model: the drafter's model.
-        width: frontier size, and children grafted onto a node (W).
+        width: frontier size, and children given to a node (W).
         vocabulary: token ids below it are common to drafter and target.
-        look_back: how many layers above the frontier reselection may pick from (L).
-        reselect: whom it may pick: nodes not yet expanded in this round (ours), `all` of them (the public
-            code), or nobody: `off` keeps the frontier as it is.
-        non_destructive: False deletes what the frontier's nodes had beside their W best (an ablation).
     """
 
-    def __init__(
-        self,
-        model: TreeModel,
-        *,
-        width: int,
-        vocabulary: int,
-        look_back: int = 5,
-        reselect: Reselect = "unexpanded",
-        non_destructive: bool = True,
-    ) -> None:
+    def __init__(self, model: TreeModel, *, width: int, vocabulary: int) -> None:
         self.model = model
         self._width = width
         self._vocabulary = vocabulary
-        self._look_back = look_back
-        self._reselect = reselect
-        self._non_destructive = non_destructive
         self._context: Sequence[int] = []
         self._nodes = EvaluatedNodes(0)
-        self._scores: dict[int, float] = {}
 
     def begin(self, context: Sequence[int], capacity: int) -> None:
         """Forget the last prompt; prefill all but the last token of the new one, where it fits.
@@ -66,33 +43,10 @@ class NeuralDrafter:
         """Start a round whose root is the last token of `context`."""
         self._context = context
         self._nodes = EvaluatedNodes(len(context) - 1 - self.model.length)
-        self._scores = {0: 0.0}
 
     def fits(self, tree: DraftTree) -> bool:
         """Return whether the drafter's own context has room for the whole tree."""
         return len(self._context) + max(tree.depths) <= self.model.max_positions
-
-    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> tuple[list[int], int]:
-        """Take one middle step: rescore all nodes, reselect where to graft, graft.
-
-        Args:
-            tree: the draft tree; its scores become the model's own.
-            frontier: nodes to draft from; where there are none, reselection looks at the whole tree.
-            step: drafting step, from 1.
-            cap: most nodes that the tree may hold.
-
-        Returns:
-            The next frontier, and how many tokens were evaluated.
-        """
-        candidates = self._candidates(tree, frontier)
-        self._rescore(tree)
-        evaluated = self._evaluate(tree, self._needed(tree, frontier, candidates))
-        self._rescore(tree)
-        if self._reselect != "off":
-            frontier = sorted(candidates, key=lambda node: (-self._scores[node], node))[: self._width]
-        grafted = self._graft(tree, frontier, cap)
-        grafted.sort(key=lambda node: (-tree.scores[node], node))
-        return (grafted if step == 1 else grafted[: self._width]), evaluated
 
     def commit(self, accepted: Sequence[int]) -> None:
         """Keep the KV rows of the committed context and of accepted nodes that were evaluated; drop the rest.
@@ -103,40 +57,16 @@ class NeuralDrafter:
         if self._nodes.rows:
             self.model.commit(self._nodes.kept_rows(accepted))
 
-    def _candidates(self, tree: DraftTree, frontier: Sequence[int]) -> list[int]:
-        """Return the nodes that reselection may pick."""
-        if self._reselect == "off":
-            return list(frontier)
-        if frontier:
-            depths = {tree.depths[node] - back for node in frontier for back in range(self._look_back + 1)}
-            nodes: Iterable[int] = (node for node in tree.alive() if tree.depths[node] in depths)
-        else:
-            nodes = tree.alive()
-        return [node for node in nodes if self._reselect == "all" or node not in tree.expanded]
+    def evaluate(self, tree: DraftTree, nodes: Sequence[int]) -> int:
+        """Run one forward over `nodes`, and over committed tokens not seen yet; return its size in tokens.
 
-    def _needed(self, tree: DraftTree, frontier: Sequence[int], candidates: Sequence[int]) -> list[int]:
-        """Return the nodes to evaluate, parents first.
-
-        Those that have a child are needed to rescore it. A candidate whose parent has no distribution yet
-        cannot be scored before the forward, so it is evaluated; of those that can, the W best cannot lose
-        their place to more than W others.
+        Args:
+            tree: the draft tree.
+            nodes: nodes not evaluated yet, parents first; their ancestors are evaluated or among them.
         """
-        known = self._nodes.rows
-        needed = {node for node in tree.alive() if tree.children[node] and node not in known}
-        if self._reselect == "off":
-            needed.update(node for node in frontier if node not in known)
-            return sorted(needed)
-        scored = [node for node in candidates if tree.parents[node] in known]
-        best = sorted(scored, key=lambda node: (-self._scores[node], node))[: self._width]
-        needed.update(node for node in best if node not in known)
-        needed.update(node for node in candidates if node not in known and tree.parents[node] not in known)
-        return sorted(needed)
-
-    def _evaluate(self, tree: DraftTree, nodes: Sequence[int]) -> int:
-        """Run one forward over committed tokens not yet seen and `nodes`; return how many tokens that were."""
-        unseen = [] if self._nodes.rows else list(self._context[self.model.length : -1])
         if not nodes:
             return 0
+        unseen = [] if self._nodes.rows else list(self._context[self.model.length : -1])
         tokens = self._known([*unseen, *(tree.tokens[node] for node in nodes)])
         root = self._nodes.unseen
         offsets = [*range(len(unseen)), *(root + tree.depths[node] for node in nodes)]
@@ -145,43 +75,42 @@ class NeuralDrafter:
         self._nodes.add(nodes, visible, logits[len(unseen) :, : self._vocabulary])
         return len(tokens)
 
-    def _rescore(self, tree: DraftTree) -> None:
-        """Score, in creation order, every node whose parent has a distribution."""
-        new = [node for node in tree.alive() if node not in self._scores and tree.parents[node] in self._nodes.rows]
-        parents = [tree.parents[node] for node in new]
-        gained = self._nodes.log_probabilities(parents, [tree.tokens[node] for node in new], UNKNOWN_TOKEN_SCORE)
-        for node, parent, log_probability in zip(new, parents, gained, strict=True):
-            self._scores[node] = self._scores[parent] + log_probability
-        for node, score in self._scores.items():
-            tree.scores[node] = score
-
-    def _graft(self, tree: DraftTree, frontier: Sequence[int], cap: int) -> list[int]:
-        """Give each frontier node the model's W best next tokens; return those children."""
-        grafted: list[int] = []
-        for node, best in zip(frontier, self._nodes.best(frontier, self._width), strict=True):
-            tree.expanded.add(node)
-            own: list[int] = []
-            for token, log_probability in best:
-                child = tree.children[node].get(token)
-                if child is None:
-                    if tree.held >= cap:
-                        break
-                    child = tree.add(node, token, origin="middle")
-                    self._scores[child] = tree.scores[child] = self._scores[node] + log_probability
-                own.append(child)
-            if not self._non_destructive:
-                for child in set(tree.children[node].values()) - set(own):
-                    tree.remove(child)
-            grafted += own
-        return grafted if self._non_destructive else [node for node in grafted if tree.is_held(node)]
-
     def _known(self, tokens: Sequence[int]) -> list[int]:
         """Return tokens that the model can embed: others stand as token 0."""
         limit = self.model.vocab_size
         return [token if token < limit else 0 for token in tokens]
 
 
-def common_vocabulary(target: TreeModel, drafter: TreeModel, tokenizer_size: int | None = None) -> int:
+class NeuralSmallDrafter(NeuralDrafter):
+    """A small language model in the look-up drafter's place: it expands the frontier and rescores nothing."""
+
+    def advance(self, tokens: Sequence[int]) -> None:
+        """Do nothing: `begin_round` sees the context."""
+
+    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> list[int]:
+        """Take one small step: give each frontier node the model's W best next tokens.
+
+        Args:
+            tree: the draft tree.
+            frontier: nodes to draft from.
+            step: drafting step, from 1.
+            cap: most nodes that the tree may hold.
+
+        Returns:
+            The next frontier: the children by (score, id), cut to W from step 2 on.
+        """
+        needed = {above for node in frontier for above in tree.path(node)} - self._nodes.rows.keys()
+        self.evaluate(tree, sorted(needed))
+        grown: list[int] = []
+        for node, best in zip(frontier, self._nodes.best(frontier, self._width), strict=True):
+            for token, log_probability in best:
+                if token not in tree.children[node] and tree.held >= cap:
+                    break
+                grown.append(tree.add(node, token, tree.scores[node] + log_probability, "small"))
+        grown.sort(key=lambda node: (-tree.scores[node], node))
+        return grown if step == 1 else grown[: self._width]
+
+
+def common_vocabulary(target: TreeModel, drafter: TreeModel) -> int:
     """Return the size of the vocabulary that target and drafter share; ids past it are padding to one of them."""
-    sizes = [target.vocab_size, drafter.vocab_size]
-    return min(sizes if tokenizer_size is None else [*sizes, tokenizer_size])
+    return min(target.vocab_size, drafter.vocab_size)

@@ -46,13 +46,18 @@ class NgramDrafter:
         exhaustion: `release`: nodes with fewer than W continuations are not drafted from again, and a
             draft that finds nothing guesses the most frequent token; `continue`: they are, and it does not.
         estimate: scores a continuation.
+        raise_scores: whether a node that has a score may get a better one (the public code does, and so can
+            raise the middle drafter's).
     """
 
-    def __init__(self, longest: int, width: int, exhaustion: Exhaustion, estimate: Estimate) -> None:
+    def __init__(
+        self, longest: int, width: int, exhaustion: Exhaustion, estimate: Estimate, *, raise_scores: bool = False
+    ) -> None:
         self._longest = longest
         self._width = width
         self._exhaustion = exhaustion
         self._estimate = estimate
+        self._raise_scores = raise_scores
         self._index = NgramIndex(longest)
 
     def begin(self, context: Sequence[int]) -> None:
@@ -86,10 +91,10 @@ class NgramDrafter:
                 child = tree.insert_path(node, continuation.tokens, cap)
                 if child is None:
                     continue
-                if tree.scores[child] == UNSCORED:
-                    tree.scores[child] = tree.scores[node] + continuation.estimate
+                if self._raise_scores or tree.scores[child] == UNSCORED:
+                    tree.scores[child] = max(tree.scores[child], tree.scores[node] + continuation.estimate)
                 matches.setdefault(child, continuation.match)
-            if covered >= self._width or self._exhaustion == "continue":
+            if covered >= self._width or self._exhaustion == "continue" or node in tree.expanded:
                 for child in children.values():
                     candidates[child] = matches.get(child, 0)
         if step == 1 and len(tree) == 1 and self._exhaustion == "release":

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.errors import UserError
-from harness.registry import Registry
+from harness.registry import unknown_name
 from methods.core.tree import DraftTree
 from methods.settings import Settings
 
 
 @dataclass(slots=True)
 class DraftState:
-    """A round while it is drafted, as schedulers and drafters see it."""
+    """A round while it is drafted."""
 
     tree: DraftTree
     """The tree so far."""
@@ -49,21 +49,17 @@ class FixedSchedule:
         return bool(self._bits[state.step - 1])
 
 
-SCHEDULERS: Registry[type[Scheduler]] = Registry("scheduler", "treegraft.schedulers")
-
-
 def make_scheduler(settings: Settings) -> Scheduler:
     """Return the scheduler that a method's settings name.
 
     Raises:
         UserError: an unknown scheduler, or a fixed one without its schedule.
     """
-    if settings.scheduler == "never":
-        return FixedSchedule([0] * settings.steps)
-    if settings.scheduler == "always":
-        return FixedSchedule([1] * settings.steps)
     if settings.scheduler == "fixed":
         if settings.schedule is None:
-            raise UserError("scheduler fixed: gives no schedule; write schedule: [1, 0, 1, 0, 1]")
+            raise UserError("scheduler fixed: no schedule is given; write schedule: [1, 0, 1, 0, 1]")
         return FixedSchedule(settings.schedule)
-    return SCHEDULERS.get(settings.scheduler)()
+    constant = {"never": 0, "always": 1}
+    if settings.scheduler not in constant:
+        raise unknown_name("scheduler", settings.scheduler, [*constant, "fixed"])
+    return FixedSchedule([constant[settings.scheduler]] * settings.steps)

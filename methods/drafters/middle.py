@@ -1,0 +1,129 @@
+"""The middle drafter: a neural model that rescores, reselects and grafts (ALGORITHMS section 2, middle step)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from methods.core.model import TreeModel
+from methods.core.tree import DraftTree
+from methods.drafters.neural import UNKNOWN_TOKEN_SCORE, NeuralDrafter
+
+Reselect = Literal["unexpanded", "all", "off"]
+
+
+class MiddleDrafter(NeuralDrafter):
+    """Improves the shared tree without destroying any of it.
+
+    Only nodes whose distributions the step needs are evaluated: those that have a child, and those that
+    reselection may pick. The tree is the same as if the whole of it were evaluated at every call.
+
+    Args:
+        model: the drafter's model.
+        width: frontier size, and children grafted onto a node (W).
+        vocabulary: token ids below it are common to drafter and target.
+        look_back: how many layers above the frontier reselection may pick from (L).
+        reselect: whom it may pick: nodes not yet expanded in this round (ours), `all` of them (the public
+            code), or nobody: `off` keeps the frontier as it is.
+        non_destructive: False deletes what the frontier's nodes had beside their W best (an ablation).
+    """
+
+    def __init__(
+        self,
+        model: TreeModel,
+        *,
+        width: int,
+        vocabulary: int,
+        look_back: int = 5,
+        reselect: Reselect = "unexpanded",
+        non_destructive: bool = True,
+    ) -> None:
+        super().__init__(model, width=width, vocabulary=vocabulary)
+        self._look_back = look_back
+        self._reselect = reselect
+        self._non_destructive = non_destructive
+        self._scores: dict[int, float] = {}
+
+    def begin_round(self, context: Sequence[int]) -> None:
+        """Start a round whose root is the last token of `context`."""
+        super().begin_round(context)
+        self._scores = {0: 0.0}
+
+    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> tuple[list[int], int]:
+        """Take one middle step: rescore all nodes, reselect where to graft, graft.
+
+        Args:
+            tree: the draft tree; its scores become the model's own.
+            frontier: nodes to draft from; where there are none, reselection looks at the whole tree.
+            step: drafting step, from 1.
+            cap: most nodes that the tree may hold.
+
+        Returns:
+            The next frontier, and how many tokens were evaluated.
+        """
+        candidates = self.candidates(tree, frontier)
+        self._rescore(tree)
+        evaluated = self.evaluate(tree, self.needed(tree, candidates))
+        self._rescore(tree)
+        if self._reselect != "off":
+            frontier = sorted(candidates, key=lambda node: (-self._scores[node], node))[: self._width]
+        grafted = self._graft(tree, frontier, cap)
+        grafted.sort(key=lambda node: (-tree.scores[node], node))
+        return (grafted if step == 1 else grafted[: self._width]), evaluated
+
+    def candidates(self, tree: DraftTree, frontier: Sequence[int]) -> list[int]:
+        """Return the nodes that this step may graft onto: the frontier itself where nothing is reselected."""
+        if self._reselect == "off":
+            return list(frontier)
+        nodes: Iterable[int] = tree.alive()
+        if frontier:
+            layers = {tree.depths[node] - back for node in frontier for back in range(self._look_back + 1)}
+            nodes = (node for node in nodes if tree.depths[node] in layers)
+        return [node for node in nodes if self._reselect == "all" or node not in tree.expanded]
+
+    def needed(self, tree: DraftTree, candidates: Sequence[int]) -> list[int]:
+        """Return the nodes to evaluate, parents first.
+
+        Those that have a child are needed to rescore it. A candidate whose parent has no distribution yet
+        cannot be scored before the forward, so it is evaluated; of those that can, the W best cannot lose
+        their place to more than W others.
+        """
+        known = self._nodes.rows
+        wanted = {node for node in tree.alive() if tree.children[node]}
+        if self._reselect == "off":
+            wanted.update(candidates)
+        else:
+            scored = [node for node in candidates if tree.parents[node] in known]
+            wanted.update(sorted(scored, key=lambda node: (-self._scores[node], node))[: self._width])
+            wanted.update(node for node in candidates if tree.parents[node] not in known)
+        return sorted(wanted - known.keys())
+
+    def _rescore(self, tree: DraftTree) -> None:
+        """Score, in creation order, every node whose parent has a distribution."""
+        new = [node for node in tree.alive() if node not in self._scores and tree.parents[node] in self._nodes.rows]
+        parents = [tree.parents[node] for node in new]
+        gained = self._nodes.log_probabilities(parents, [tree.tokens[node] for node in new], UNKNOWN_TOKEN_SCORE)
+        for node, parent, log_probability in zip(new, parents, gained, strict=True):
+            self._scores[node] = self._scores[parent] + log_probability
+        for node, score in self._scores.items():
+            tree.scores[node] = score
+
+    def _graft(self, tree: DraftTree, frontier: Sequence[int], cap: int) -> list[int]:
+        """Give each frontier node the model's W best next tokens; return those children."""
+        grafted: list[int] = []
+        for node, best in zip(frontier, self._nodes.best(frontier, self._width), strict=True):
+            tree.expanded.add(node)
+            own: list[int] = []
+            for token, log_probability in best:
+                child = tree.children[node].get(token)
+                if child is None:
+                    if tree.held >= cap:
+                        continue
+                    child = tree.add(node, token, origin="middle")
+                    self._scores[child] = tree.scores[child] = self._scores[node] + log_probability
+                own.append(child)
+            if not self._non_destructive:
+                for child in set(tree.children[node].values()) - set(own):
+                    tree.remove(child)
+            grafted += own
+        return [node for node in grafted if tree.is_held(node)]
