@@ -71,7 +71,7 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
     if not isinstance(decoder, TreeMethod):
         raise UserError(f"--method {method}: it drafts no trees of ours; give a tree method")
     done = 0
-    for index, tree in enumerate(decoder.redraft(prompt, row.token_ids, row.rounds)):
+    for index, tree in enumerate(decoder.redraft(prompt, row.token_ids, row.rounds, config.max_new_tokens)):
         committed = row.token_ids[done : done + row.rounds[index].accepted + 1]
         done += len(committed)
         if round_number in (None, index):

@@ -56,7 +56,7 @@ class TreeMethod(Method):
             self.advance(new, watch)
             rounds.append(Round(self.schedule(forwards), len(tree) - 1, min(len(accepted) - 1, len(new)), forwards))
         decode_s = watch.stop()
-        prefill = [Forward("target", None, len(prompt_ids) - 1, 0)]
+        prefill = [Forward("target", None, len(prompt_ids) - 1, 0)] if len(prompt_ids) > 1 else []
         return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans())
 
     def begin(self, context: Sequence[int]) -> None:
@@ -82,7 +82,7 @@ class TreeMethod(Method):
         return None
 
     def redraft(
-        self, prompt_ids: Sequence[int], token_ids: Sequence[int], rounds: Sequence[Round]
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], rounds: Sequence[Round], max_new_tokens: int
     ) -> Iterator[DraftTree]:
         """Yield each recorded round's tree again, as it was sent to the target.
 
@@ -90,15 +90,15 @@ class TreeMethod(Method):
             prompt_ids: the row's prompt.
             token_ids: the row's committed tokens.
             rounds: the row's rounds.
+            max_new_tokens: what the row was decoded with; an answer that ended earlier drafted beyond its end.
         """
         watch = Stopwatch(self.models.target.synchronise, spans=False)
         self.models.target.begin(len(prompt_ids))
         context = list(prompt_ids)
         self.begin(context)
         done = 0
-        budget = len(token_ids)
         for record in rounds:
-            yield self.draft(context, budget - done, watch, [])
+            yield self.draft(context, max_new_tokens - done, watch, [])
             new = list(token_ids[done : done + record.accepted + 1])
             done += len(new)
             context += new
