@@ -64,12 +64,14 @@ def dequantised(gguf: Path) -> Path:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep transformers' progress bars out of the terminal while a model loads."""
-    shown = transformers_logging.is_progress_bar_enabled()
+    """Keep transformers' progress bars and reports out of the terminal while a model loads."""
+    shown, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
     try:
         yield
     finally:
+        transformers_logging.set_verbosity(level)
         if shown:
             transformers_logging.enable_progress_bar()
 
@@ -79,8 +81,9 @@ def _convert(gguf: Path, folder: Path) -> None:
         with quiet_transformers(), redirect_stderr(io.StringIO()):  # a bar of tqdm's own
             model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    except (ValueError, NotImplementedError, KeyError) as error:
-        raise UserError(f"{gguf}: transformers cannot read it ({error}); give another GGUF file") from error
+    except Exception as error:  # a file can be broken in ways that its reader does not foresee
+        reason = " ".join(str(error).split())
+        raise UserError(f"{gguf}: transformers cannot read it ({reason}); give another GGUF file") from error
     config = model.config.to_diff_dict()
     config.pop("quantization_config", None)  # the tensors are plain by now, and save_pretrained would refuse
     type(model.config).from_dict({**config, "architectures": [type(model).__name__]}).save_pretrained(folder)

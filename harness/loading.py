@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from harness.dequantise import dequantised, quiet_transformers
@@ -137,19 +136,24 @@ def _pretrained(
     name: str, pair: Pair, dtype: str, trust_remote_code: bool, revision: str | None
 ) -> tuple[PreTrainedModel, Any]:
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    how: dict[str, Any] = {"attn_implementation": pair.attention, "use_safetensors": True}
     if revision is not None:
         options["revision"] = revision
     try:
         with quiet_transformers():
-            model = AutoModelForCausalLM.from_pretrained(
-                name, dtype=DTYPES[dtype], attn_implementation=pair.attention, use_safetensors=True, **options
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                name, dtype=DTYPES[dtype], output_loading_info=True, **how, **options
             )
             tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # a model can be broken in ways that its reader does not foresee
         reason = " ".join(str(error).split())[:300]
         raise UserError(
             f"pair {pair.name}: {name} does not load ({reason}); give a local folder, a GGUF file or a reachable hub id"
         ) from error
+    model, found = loaded
+    if found["missing_keys"]:  # transformers would go on with random ones
+        lacking = ", ".join(sorted(found["missing_keys"])[:3])
+        raise UserError(f"pair {pair.name}: {name} lacks weights ({lacking}, ...); give a causal language model, whole")
     return model, tokenizer
 
 

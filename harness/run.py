@@ -106,7 +106,7 @@ def run(
 def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Outcome:
     """Carry out a plan; see `run`."""
     from harness import loading, provenance
-    from harness.runner import Runner
+    from harness.runner import Runner, quick_collections
     from methods.catalog import load_family
 
     config = plan.config
@@ -142,8 +142,8 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
         if attempts:
             runner = Runner(loaded, plan.methods, methods, config, plan.data)
             todo = [block for block in plan.blocks if block.id in attempts]
-            runner.warm_up(todo[0])
-            with (progress or _silent)(todo, len(todo)) as blocks:
+            with quick_collections(), (progress or _silent)(todo, len(todo)) as blocks:
+                runner.warm_up(todo[0])
                 for block in blocks:
                     new = runner.run_block(block, attempts[block.id])
                     store.append(new)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, cast
 
 import torch
-from transformers import GenerationConfig, StoppingCriteria
+from transformers import GenerationConfig, PreTrainedModel, StoppingCriteria
 
 from methods.core.generation import Finish, Forward, Generation
 from methods.core.model import TreeModel
@@ -66,7 +67,7 @@ class HuggingFaceGenerate(Method):
         stopper = Stopper(params, self.models.tokenizer)
         inputs = torch.tensor([list(prompt_ids)], device=target.device)
         torch.manual_seed(params.draw_seed(0))
-        with _ForwardCounter(target) as counter:
+        with _no_defaults(target.model), _ForwardCounter(target) as counter:
             target.synchronise()
             started = perf_counter()
             output = cast("Any", target.model).generate(
@@ -107,6 +108,17 @@ class HuggingFaceGenerate(Method):
             **sampling,
             **self.settings.options,
         )
+
+
+@contextmanager
+def _no_defaults(model: PreTrainedModel) -> Iterator[None]:
+    """Let `generate` do what it is asked to: it would fill whatever is None from the model's own generation config."""
+    own = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def _finished(finish: Finish | None) -> Finish:

@@ -103,7 +103,7 @@ class TreeMethod(Method):
             prompt_ids: the row's prompt.
             token_ids: the row's committed tokens.
             rounds: the row's rounds.
-            max_new_tokens: the row's limit, which bounds the depth of the last trees.
+            max_new_tokens: what the row was decoded with; an answer that ended earlier drafted beyond its end.
         """
         watch = Stopwatch(self.models.target.synchronise, spans=False)
         capacity = len(prompt_ids) + max_new_tokens + self.settings.budget + 1

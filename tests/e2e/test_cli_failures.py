@@ -77,6 +77,22 @@ def test_a_method_that_gives_other_tokens_is_different_and_the_run_exits_with_1(
     assert verdicts == {"autoregressive": "reference", "all-small": "identical", "broken": "different"}
 
 
+def test_the_second_turn_follows_the_baselines_first_answer_whatever_the_others_gave(run, plugin, questions, rows_of):
+    from harness.toy import toy_tokenizer
+
+    plugin(source("replace(made, token_ids=made.token_ids[:3])"), broken="Broken")
+    turns = [["Hello?", "And?"]] * 4  # in one of the random orders the broken method surely comes first
+    data = questions("mt_bench", *turns)
+    run("--tasks", "mt_bench", "--data", data, "--methods", "broken,all-small", "--out", "out")
+    rows = rows_of("out")
+    assert "broken" in {row.method for row in rows[::3]}
+    first = next(row for row in rows if row.method == "autoregressive" and row.turn == 0)
+    answer = toy_tokenizer().decode(first.token_ids, skip_special_tokens=True)
+    text = f"[user] Hello?\n[assistant] {answer}\n[user] And?\n[assistant] "
+    expected = len(toy_tokenizer()(text, add_special_tokens=False)["input_ids"])
+    assert {row.prompt_tokens for row in rows if row.turn == 1} == {expected}
+
+
 @pytest.mark.parametrize(
     ("result", "error"),
     [

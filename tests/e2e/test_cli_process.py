@@ -39,29 +39,29 @@ for arguments in good + bad:
 
 
 @pytest.mark.torch
-def test_models_that_do_not_load_leave_one_line_on_standard_error(tmp_path):
+def test_a_run_leaves_one_line_on_standard_error_where_its_models_do_not_load_and_else_none(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "odd.gguf").write_bytes(b"GGUF" + b"\x03\0\0\0" + b"\xff" * 64)
     (tmp_path / "no.gguf").write_bytes(b"no")
     code = """
 import sys
-from harness.cli import invoke
-for pair in ("nobody/no-such-model", "./empty", "odd.gguf", "no.gguf"):
-    print(pair, file=sys.stderr, flush=True)
-    assert invoke(["run", "--data", "embedded", "--tasks", "nq", "--pair", pair]) == 2
+from harness.cli import main
+for pair in ("nobody/no-such-model", "./empty", "odd.gguf", "no.gguf", "toy"):
+    print(f"@@ {pair}", file=sys.stderr, flush=True)
+    flags = f"--data embedded --tasks nq --limit 1 --max-new-tokens 4 --out out --pair {pair}"
+    sys.argv = ["treegraft", "run", *flags.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        assert ended.code == (0 if pair == "toy" else 2)
 """
-    lines = [line for line in python(code, tmp_path).stderr.split("\n") if line]
-    said = [line for line in lines if "de-quantising" not in line]
-    assert len(said) == 8, lines
-    for pair, line in zip(said[::2], said[1::2], strict=True):
-        assert line.startswith("treegraft: ")
-        assert pair.removeprefix("./") in line
-
-
-@pytest.mark.torch
-def test_the_installed_command_runs_and_says_nothing_on_standard_error(tmp_path):
-    command = "run --pair toy --data embedded --tasks nq --limit 1 --max-new-tokens 4 --out out"
-    code = f"import sys\nfrom harness.cli import main\nsys.argv = ['treegraft', *{command.split()!r}]\nmain()"
     done = python(code, tmp_path)
-    assert done.stderr == ""
-    assert done.stdout.startswith("out: 3 rows, 0 failed, 0 different")
+    assert done.stdout == "out: 3 rows, 0 failed, 0 different; see it with: treegraft report out\n"
+    first, *bad, good = done.stderr.split("@@ ")
+    assert (first, good) == ("", "toy\n")
+    for text in bad:
+        pair, *lines, last, end = text.split("\n")
+        assert last.startswith("treegraft: ")
+        assert pair.removeprefix("./") in last
+        assert end == ""
+        assert all("de-quantising" in line for line in lines)

@@ -18,7 +18,8 @@ def saved(tmp_path):
     return folder
 
 
-def test_a_hub_id_that_cannot_be_reached_is_refused_with_the_ways_out(refused, tmp_path):
+def test_a_hub_id_that_cannot_be_reached_is_refused_with_the_ways_out(refused, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     line = refused(*RUN, "nobody/no-such-model")
     assert "nobody/no-such-model does not load" in line
     assert "local folder" in line
@@ -50,7 +51,10 @@ def test_weights_cut_short_are_refused(refused, saved, size):
     assert "does not load" in refused(*RUN, "./model")
 
 
-@pytest.mark.parametrize("config", ["{", "{}", '{"model_type": "no-such-model"}'])
+@pytest.mark.parametrize(
+    "config",
+    ["{", "{}", "[]", '{"model_type": "no-such-model"}', '{"model_type": "llama", "hidden_size": "wide"}'],
+)
 def test_a_model_configuration_that_is_broken_is_refused(refused, saved, config):
     (saved / "config.json").write_text(config)
     assert "does not load" in refused(*RUN, "./model")
@@ -60,6 +64,16 @@ def test_weights_of_another_shape_are_refused(refused, saved):
     config = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps({**config, "hidden_size": 64}))
     assert "does not load" in refused(*RUN, "./model")
+
+
+def test_weights_that_lack_a_tensor_are_refused_rather_than_made_up(refused, saved):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(saved / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, saved / "model.safetensors", metadata={"format": "pt"})
+    line = refused(*RUN, "./model")
+    assert "lacks weights (model.layers.1.mlp.up_proj.weight" in line
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused_unless_the_pair_is_plain(refused, treegraft, saved, tmp_path):

@@ -35,11 +35,13 @@ def test_rows_hold_together(finished, rows_of):
     for row in rows_of(finished):
         assert row.committed == len(row.token_ids) <= 12
         assert row.e2e_s == pytest.approx(row.prefill_s + row.decode_s)
-        assert sum(forward.tokens for forward in row.prefill) == row.prompt_tokens - (row.rounds is not None)
+        prefilled = sum(forward.tokens for forward in row.prefill)
         if row.rounds is None:
             assert row.method == "prompt-lookup"
+            assert prefilled >= row.prompt_tokens  # its first forward carries the first draft too
             assert row.decode_forwards >= 0
         else:
+            assert prefilled == row.prompt_tokens - 1
             assert sum(part.accepted + 1 for part in row.rounds) >= row.committed
             assert all(sum(forward.role == "target" for forward in part.forwards) == 1 for part in row.rounds)
 
@@ -130,17 +132,6 @@ def test_methods_are_interleaved_in_an_order_that_differs_between_blocks_and_fol
     assert len({*orders("one")}) > 1
     assert orders("one") != orders("two")
     assert [row.question_id for row in rows_of("one")][::3] != sorted(row.question_id for row in rows_of("one"))[::3]
-
-
-def test_the_second_turn_follows_the_baselines_first_answer_for_every_method(run, questions, rows_of):
-    from harness.toy import toy_tokenizer
-
-    assert run("--tasks", "mt_bench", "--data", questions("mt_bench", ["Hello?", "And?"]), "--out", "out").code == 0
-    first = next(row for row in rows_of("out") if row.method == "autoregressive" and row.turn == 0)
-    answer = toy_tokenizer().decode(first.token_ids, skip_special_tokens=True)
-    text = f"[user] Hello?\n[assistant] {answer}\n[user] And?\n[assistant] "
-    expected = len(toy_tokenizer()(text, add_special_tokens=False)["input_ids"])
-    assert {row.prompt_tokens for row in rows_of("out") if row.turn == 1} == {expected}
 
 
 def test_every_task_of_the_embedded_set_runs(run, rows_of):

@@ -73,13 +73,14 @@ def close():
 
 @pytest.fixture(scope="session")
 def random_tree():
-    """Build a tree of random tokens whose nodes are created in no particular order of depth."""
+    """Build a tree of random tokens, its nodes in no particular order; the larger `reach`, the deeper it is."""
     from methods.core.tree import DraftTree
 
-    def build(rng, root, nodes=9, vocabulary=64):
+    def build(rng, root, nodes=9, reach=1, vocabulary=64):
         tree = DraftTree(root)
         while len(tree) < nodes:
-            tree.add(rng.randrange(len(tree)), rng.randrange(vocabulary))
+            parent = max(rng.randrange(len(tree)) for _ in range(reach))
+            tree.add(parent, rng.randrange(vocabulary))
         return tree
 
     return build

@@ -1,5 +1,8 @@
 """Answers end where `generate` ends them, wherever in an accepted block that is."""
 
+import itertools
+import random
+
 import pytest
 
 from methods.core.sampling import DecodingParams
@@ -11,18 +14,18 @@ COUNT = 40
 
 
 @pytest.fixture(scope="session")
-def block(llama, method, prompts):
-    """A prompt, the tokens of its answer, and the bounds of a round that commits three tokens or more, all of them new
-    to the answer."""
-    for prompt in prompts:
-        generation = method("all-small", llama).generate(prompt, DecodingParams(max_new_tokens=COUNT))
-        start, tokens = 0, generation.token_ids
-        for record in generation.rounds:
-            end = start + record.accepted + 1
-            if record.accepted >= 2 and end < COUNT and not {*tokens[start:end]} & {*tokens[:start]} and start > 1:
-                return prompt, tokens, start, end
-            start = end
-    raise AssertionError("no prompt has such a round; change the prompts")
+def block(llama, method, hf_tokens):
+    """A prompt that holds part of its own answer, that answer, and the bounds in it of a round that commits four tokens,
+    none of which the answer held before."""
+    rng = random.Random(371)  # found by trying: a random model seldom copies
+    start = [rng.randrange(64) for _ in range(rng.randint(3, 20))]
+    prompt = [*start, *hf_tokens(llama, start, 25), *start]
+    generation = method("all-small", llama).generate(prompt, DecodingParams(max_new_tokens=COUNT))
+    tokens, (begin, end) = generation.token_ids, (5, 9)
+    ends = list(itertools.accumulate(record.accepted + 1 for record in generation.rounds))
+    assert (begin, end) in itertools.pairwise(ends)
+    assert len({*tokens[begin:end]} - {*tokens[:begin]}) == end - begin
+    return prompt, tokens, begin, end
 
 
 def check_ends(decoder, block, hf_tokens):

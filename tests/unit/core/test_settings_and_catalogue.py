@@ -102,21 +102,3 @@ def test_the_catalogue_holds_the_baseline_and_every_entry_resolves_and_loads():
         assert spec.family == entry.family
         assert entry.about
         assert load_family(spec.family).generate
-
-
-def test_a_plug_in_may_not_take_a_catalogue_name(monkeypatch):
-    class Point:
-        name, value = "all-small", "somewhere:Else"
-
-    monkeypatch.setattr(catalog, "entry_points", lambda group: [Point()])
-    catalogue.cache_clear()
-    try:
-        with pytest.raises(UserError, match="somewhere:Else claims the method name 'all-small'"):
-            catalogue()
-    finally:
-        catalogue.cache_clear()
-
-
-def test_an_unknown_family_is_answered_with_the_near_ones():
-    with pytest.raises(UserError, match="'small-tre'; did you mean small-tree"):
-        load_family("small-tre")

