@@ -76,6 +76,8 @@ class Row(Record):
     """Every round; null for outside peers."""
     prefill: list[Forward] = Field(default_factory=list)
     """Forwards before the first round."""
+    prefill_tokens: int = Field(default=0, ge=0)
+    """Committed tokens that prefill already yielded: none in our own methods."""
     decode_forwards: int | None = None
     """Target forwards after prefill, counted; given for outside peers only."""
     prefill_s: float | None = None
@@ -91,12 +93,8 @@ class Row(Record):
 
     @property
     def timed_tokens(self) -> int:
-        """Committed tokens that `decode_s` paid for.
-
-        An outside peer's prefill forward already yields its first token, which therefore leaves
-        the rate; our own methods' prefill yields none.
-        """
-        return self.committed - (self.rounds is None)
+        """Committed tokens that `decode_s` paid for: those that prefill yielded leave the rate."""
+        return self.committed - self.prefill_tokens
 
 
 class TaskData(Record):

@@ -163,6 +163,7 @@ class Runner:
             finish=generation.finish,
             rounds=generation.rounds,
             prefill=generation.prefill,
+            prefill_tokens=generation.prefill_tokens,
             decode_forwards=generation.decode_forwards,
             prefill_s=generation.prefill_s,
             decode_s=generation.decode_s,

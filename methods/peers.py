@@ -39,15 +39,20 @@ class _ForwardCounter:
             self.first_ended = perf_counter()
 
 
-class _StopRule(StoppingCriteria):
-    """Our own end-of-answer rule, so that a peer stops where every method stops."""
+class _EndRule(StoppingCriteria):
+    """Our own end-of-answer rule, so that a peer stops where every method stops.
+
+    It also sees how many tokens the first forward yielded: several, where that forward carried a draft.
+    """
 
     def __init__(self, stopper: Stopper, prompt_tokens: int) -> None:
         self._stopper = stopper
         self._prompt_tokens = prompt_tokens
+        self.first_tokens = 0
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         new = input_ids[0, self._prompt_tokens :].tolist()
+        self.first_tokens = self.first_tokens or len(new)
         ended = self._stopper.cut([], new)[1] is not None
         return torch.full((input_ids.shape[0],), ended, device=input_ids.device, dtype=torch.bool)
 
@@ -56,8 +61,8 @@ class _StopRule(StoppingCriteria):
 class HuggingFaceGenerate(Method):
     """`generate`, plain or with whatever `options` ask of it (prompt look-up, say).
 
-    Its first forward is prefill and yields the first token, which therefore leaves the rate. Rounds and
-    spans are not ours to see and stay null.
+    Its first forward is prefill; the tokens that it yields leave the rate. Rounds and spans are not ours to
+    see and stay null.
     """
 
     def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
@@ -66,6 +71,7 @@ class HuggingFaceGenerate(Method):
         target = self.models.target
         stopper = Stopper(params, self.models.tokenizer)
         inputs = torch.tensor([list(prompt_ids)], device=target.device)
+        end_rule = _EndRule(stopper, len(prompt_ids))
         torch.manual_seed(params.draw_seed(0))
         with _no_defaults(target.model), _ForwardCounter(target) as counter:
             target.synchronise()
@@ -74,7 +80,7 @@ class HuggingFaceGenerate(Method):
                 inputs,
                 attention_mask=torch.ones_like(inputs),
                 generation_config=self._config(params),
-                stopping_criteria=[_StopRule(stopper, len(prompt_ids))] if params.stop else None,
+                stopping_criteria=[end_rule],
             )
             target.synchronise()
             ended = perf_counter()
@@ -87,6 +93,7 @@ class HuggingFaceGenerate(Method):
             prefill_s=counter.first_ended - started,
             decode_s=ended - counter.first_ended,
             spans=None,
+            prefill_tokens=min(end_rule.first_tokens, len(token_ids)),
             decode_forwards=len(counter.tokens) - 1,
         )
 

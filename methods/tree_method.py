@@ -68,7 +68,7 @@ class TreeMethod(Method):
             The forwards that took.
         """
         self.models.target.prefill(context[:-1])
-        return [Forward("target", None, len(context) - 1, 0)]
+        return [Forward("target", None, len(context) - 1, 0)] if len(context) > 1 else []
 
     def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
         """Return the round's tree, ready for the target.

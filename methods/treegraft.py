@@ -45,12 +45,12 @@ class TreeGraft(TreeMethod):
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
         """Prefill target and middle, index the prompt."""
-        forwards = [Forward("target", None, len(context) - 1, 0)]
         self._small = self._make_small(context)
+        forwards = [Forward("target", None, len(context) - 1, 0)]
         if self._middle is not None:
             self._middle.begin(context, capacity + self.settings.cap)
             forwards.append(Forward("middle", None, self._middle.model.length, 0))
-        return forwards
+        return [forward for forward in forwards if forward.tokens]
 
     def _make_small(self, context: Sequence[int]) -> NgramDrafter:
         """Prefill the target, whose probabilities the small drafter may want; return that drafter, ready."""
@@ -108,7 +108,8 @@ class TreeGraft(TreeMethod):
             with watch.span("middle"):
                 seen = middle.model.length + middle.model.pending
                 state.frontier, evaluated = middle.extend(state.tree, state.frontier, state.step, settings.cap)
-            forwards.append(Forward("middle", state.step, evaluated, seen))
+            if evaluated:
+                forwards.append(Forward("middle", state.step, evaluated, seen))
         elif state.frontier:
             with watch.span("small"):
                 forwards.append(Forward("small", state.step, len(state.frontier), len(context)))

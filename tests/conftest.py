@@ -66,9 +66,10 @@ def method():
     from methods.core.model import TreeModel
     from methods.method import Models
 
-    def build(name, model, tokenizer=None, **settings):
+    def build(name, model, tokenizer=None, middle=None, **settings):
         spec = resolve(name, definitions={}, pair={}, config={}, flags=settings)
-        return load_family(spec.family)(Models(TreeModel(model), tokenizer), spec.settings)
+        models = Models(TreeModel(model), tokenizer, middle=middle and TreeModel(middle))
+        return load_family(spec.family)(models, spec.settings)
 
     return build
 

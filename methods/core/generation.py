@@ -71,6 +71,8 @@ class Generation:
     """Seconds from the end of prefill to the last commit."""
     spans: Spans | None
     """Null for peers, and where spans were switched off."""
+    prefill_tokens: int = 0
+    """Committed tokens that prefill already yielded; they leave the rate. Ours yields none."""
     decode_forwards: int | None = None
     """Peers only: target forwards counted after prefill, since their rounds are null."""
 

@@ -111,6 +111,7 @@ class MiddleDrafter(NeuralDrafter):
     def _graft(self, tree: DraftTree, frontier: Sequence[int], cap: int) -> list[int]:
         """Give each frontier node the model's W best next tokens; return those children."""
         grafted: list[int] = []
+        doomed: set[int] = set()
         for node, best in zip(frontier, self._nodes.best(frontier, self._width), strict=True):
             tree.expanded.add(node)
             own: list[int] = []
@@ -123,7 +124,8 @@ class MiddleDrafter(NeuralDrafter):
                     self._scores[child] = tree.scores[child] = self._scores[node] + log_probability
                 own.append(child)
             if not self._non_destructive:
-                for child in set(tree.children[node].values()) - set(own):
-                    tree.remove(child)
+                doomed |= set(tree.children[node].values()) - set(own)
             grafted += own
+        for node in doomed:  # only now: a frontier node may stand below one of them
+            tree.remove(node)
         return [node for node in grafted if tree.is_held(node)]

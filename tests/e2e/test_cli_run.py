@@ -59,7 +59,7 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(run, tmp_path):
     result = run(*ONE, "--budget", "3", "--out", "out", "--dry-run")
     assert result.code == 0
     assert "nq: 1 questions (eval) from embedded" in result.out
-    assert 'all-small: small-tree {"budget": 3}' in result.out
+    assert 'all-small: treegraft {"budget": 3}' in result.out
     assert "3 answers of at most 8 tokens" in result.out
     assert "minutes" in result.out
     assert list(tmp_path.iterdir()) == []

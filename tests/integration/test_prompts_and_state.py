@@ -91,12 +91,13 @@ def test_the_order_check_fails_on_an_index_that_is_kept(llama, method, prompts, 
     begin = type(decoder).begin
     indexes = {}
 
-    def keep(self, context):
-        begin(self, context)
+    def keep(self, context, capacity):
+        forwards = begin(self, context, capacity)
         kept = indexes.setdefault(id(self), self._small)
         if kept is not self._small:
             kept.advance(context)
             self._small = kept
+        return forwards
 
     monkeypatch.setattr(type(decoder), "begin", keep)
     made = []  # keeps them alive, so that no two share an id

@@ -31,7 +31,7 @@ def test_values_out_of_range_and_unknown_keys_are_refused(wrong):
 @pytest.fixture
 def pinned(monkeypatch):
     """A catalogue of one method that pins a budget."""
-    entries = {"pinned": Entry(family="small-tree", settings={"budget": 3})}
+    entries = {"pinned": Entry(family="treegraft", settings={"budget": 3})}
     monkeypatch.setattr(catalog, "catalogue", lambda: entries)
 
 
@@ -59,7 +59,7 @@ def test_a_parameter_comes_from_the_nearest_of_its_sources(sources, budget):
 
     spec = resolve("mine", **chosen)
 
-    assert (spec.name, spec.family, spec.settings.budget) == ("mine", "small-tree", budget)
+    assert (spec.name, spec.family, spec.settings.budget) == ("mine", "treegraft", budget)
 
 
 @pytest.mark.usefixtures("pinned")
@@ -73,7 +73,7 @@ def test_pair_defaults_come_before_global_ones_and_sources_mix_key_by_key():
 def test_a_definition_without_a_base_changes_the_method_of_that_name():
     spec = resolve("all-small", **{**EMPTY, "definitions": {"all-small": {"exhaustion": "release"}}})
 
-    assert (spec.family, spec.settings.exhaustion) == ("small-tree", "release")
+    assert (spec.family, spec.settings.exhaustion) == ("treegraft", "release")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_definition_without_a_base_changes_the_method_of_that_name():
         ("all-small", {"config": {"widht": 3}}, "unknown key of method 'all-small' 'widht'; did you mean width"),
         ("all-small", {"flags": {"budget": 0}}, "method 'all-small': budget: "),
         ("all-small", {"flags": {"steps": 3}, "config": {"schedule": [1, 0]}}, "2 entries for 3 steps"),
-        ("xyzzy", {}, "unknown method 'xyzzy'; known: all-small, autoregressive"),
+        ("xyzzy", {}, "unknown method 'xyzzy'; known: all-mid, all-small, autoregressive"),
     ],
 )
 def test_a_mistake_is_answered_with_what_is_near_or_allowed(name, changes, message):

@@ -33,7 +33,7 @@ def test_without_anything_every_key_has_its_default():
 
 
 def test_a_parameter_comes_from_flag_definition_top_level_catalogue_pair_default_in_that_order(monkeypatch):
-    entries = {**catalogue(), "pinned": catalog.Entry(family="small-tree", settings={"budget": 5})}
+    entries = {**catalogue(), "pinned": catalog.Entry(family="treegraft", settings={"budget": 5})}
     monkeypatch.setattr(catalog, "catalogue", lambda: entries)
     layers = {"definitions": {}, "pair": {}, "config": {}, "flags": {}}
 
