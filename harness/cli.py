@@ -224,7 +224,10 @@ def doctor() -> int:
 @click.option("--method", required=True, help="Whose trees.")
 @click.option("--round", "round_number", type=int, help="Only this round, from 0.")
 def show(run: Path, question: str, method: str, round_number: int | None) -> None:
-    """Draw the trees of an answer: what was proposed, by whom, and what was accepted."""
+    """Draw the trees of an answer: what was proposed, by whom, and what was accepted.
+
+    With --round, the tree as it was drafted, what the prune cut away included.
+    """
     from rich.console import Console
 
     from harness.show import drawings

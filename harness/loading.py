@@ -54,20 +54,26 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
         raise UserError(
             f"pair {pair.name}: the tokenizer has no chat template; set template: plain in a pair's YAML file"
         )
-    middle: PreTrainedModel | None = None
-    digests = {"target": weights}
-    if pair.middle is not None and pair.middle.target_layers is not None:
-        middle = sharing_layers(target, pair.middle.target_layers, f"pair {pair.name}: middle.target_layers")
-        digests["middle"] = {"origin": f"layers {pair.middle.target_layers} of the target", **_only(weights, "sha256")}
-    elif pair.middle is not None:
-        middle, _, digests["middle"] = _load(pair.middle, pair, dtype, trust_remote_code)
+    origins = {"target": weights}
+    drafters: dict[str, TreeModel] = {}
+    for role, source in (("middle", pair.middle), ("small", pair.small)):
+        if source is None:
+            continue
+        if source.target_layers is not None:
+            drafter = sharing_layers(target, source.target_layers, f"pair {pair.name}: {role}.target_layers")
+            origin = f"layers {source.target_layers} of the target"
+            origins[role] = {"origin": origin, "sha256": weights["sha256"]}
+        else:
+            drafter, _, origins[role] = _load(source, pair, dtype, trust_remote_code)
+        drafters[role] = TreeModel(_ready(drafter, target_device))
     models = Models(
         target=TreeModel(_ready(target, target_device)),
         tokenizer=tokenizer,
-        middle=None if middle is None else TreeModel(_ready(middle, target_device)),
+        middle=drafters.get("middle"),
+        small=drafters.get("small"),
         no_middle=f"pair {pair.name}: {pair.no_middle}",
     )
-    return LoadedPair(pair, models, eos_ids(target, tokenizer), digests)
+    return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)
 
 
 def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
@@ -78,10 +84,6 @@ def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
     if ids is None:
         return frozenset()
     return frozenset([ids] if isinstance(ids, int) else ids)
-
-
-def _only(mapping: dict[str, str], key: str) -> dict[str, str]:
-    return {key: mapping[key]}
 
 
 def _device(name: str) -> torch.device:
@@ -97,7 +99,8 @@ def _device(name: str) -> torch.device:
 
 
 def _ready(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
-    torch.nn.Module.to(model, device)
+    if not getattr(model, "hf_device_map", None):  # else it was laid out while it was loaded
+        torch.nn.Module.to(model, device)
     model.requires_grad_(False)
     model.eval()
     return model
@@ -116,10 +119,10 @@ def _load(
         folder = Path(source.path)
         if not folder.is_dir():
             raise UserError(f"pair {pair.name}: {folder}: no such folder; give the folder of a saved model")
-        model, tokenizer = _pretrained(str(folder), pair, dtype, trust_remote_code, None)
+        model, tokenizer = _pretrained(str(folder), pair, dtype, trust_remote_code)
         return model, tokenizer, {"origin": str(folder), "sha256": files_digest(folder)}
     gguf = _gguf_file(source, pair)
-    model, tokenizer = _pretrained(str(dequantised(gguf)), pair, dtype, trust_remote_code, None)
+    model, tokenizer = _pretrained(str(dequantised(gguf)), pair, dtype, trust_remote_code)
     return model, tokenizer, {"origin": _gguf_origin(source), "sha256": file_digest(gguf)}
 
 
@@ -127,18 +130,25 @@ def _from_hub(
     source: ModelSource, pair: Pair, dtype: str, trust_remote_code: bool
 ) -> tuple[PreTrainedModel, Any, dict[str, str]]:
     assert source.hub is not None  # the caller asked for the hub
-    model, tokenizer = _pretrained(source.hub, pair, dtype, trust_remote_code, source.revision)
+    model, tokenizer = _pretrained(source.hub, pair, dtype, trust_remote_code, source.revision, source.device_map)
     commit = getattr(model.config, "_commit_hash", None) or source.revision or "unknown"
     return model, tokenizer, {"origin": f"{source.hub}@{commit}", "sha256": tensors_digest(model.state_dict())}
 
 
 def _pretrained(
-    name: str, pair: Pair, dtype: str, trust_remote_code: bool, revision: str | None
+    name: str,
+    pair: Pair,
+    dtype: str,
+    trust_remote_code: bool,
+    revision: str | None = None,
+    device_map: str | None = None,
 ) -> tuple[PreTrainedModel, Any]:
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     how: dict[str, Any] = {"attn_implementation": pair.attention, "use_safetensors": True}
     if revision is not None:
         options["revision"] = revision
+    if device_map is not None:
+        how["device_map"] = device_map
     try:
         with quiet_transformers():
             loaded: Any = AutoModelForCausalLM.from_pretrained(

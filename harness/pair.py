@@ -24,6 +24,8 @@ class ModelSource(BaseModel):
     """A hub id."""
     revision: str | None = None
     """A hub revision; null is the newest."""
+    device_map: str | None = None
+    """How a hub model is laid out on devices, such as `auto`; null puts it on the run's device."""
     path: str | None = None
     """A local folder in Hugging Face's layout."""
     gguf: str | None = None
@@ -33,7 +35,7 @@ class ModelSource(BaseModel):
     file: str | None = None
     """The GGUF file inside `package`."""
     target_layers: list[int] | None = None
-    """Middle only: these layers of the target, untrained, sharing its weights."""
+    """Drafters only: these layers of the target, untrained, sharing its weights."""
     toy: dict[str, int] | None = None
     """A random model built in memory: {seed}."""
 
@@ -60,6 +62,8 @@ class Pair(BaseModel):
     """The model whose output must be reproduced."""
     middle: ModelSource | None = None
     """The neural drafter."""
+    small: ModelSource | None = None
+    """A small neural model for the look-up drafter's place."""
     no_middle: str = "this pair has no middle drafter; use a pair that has one"
     """What methods that need a middle are told where there is none."""
     template: Literal["chat", "plain"] = "chat"

@@ -15,9 +15,10 @@ from harness.pair import Pair
 from harness.plan import load_blocks
 from harness.prompts import conversation, prompt_ids
 from harness.registry import unknown_name
-from harness.results import Manifest, Row, last_attempts, read_rows
+from harness.results import Manifest, last_attempts, read_rows
 from harness.store import read_manifest
 from methods.catalog import BASELINE, MethodSpec, load_family
+from methods.core.generation import Round
 from methods.core.tree import UNSCORED, DraftTree
 from methods.tree_method import TreeMethod
 from tasks.question import Question
@@ -74,8 +75,12 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
     for index, tree in enumerate(decoder.redraft(prompt, row.token_ids, row.rounds, config.max_new_tokens)):
         committed = row.token_ids[done : done + row.rounds[index].accepted + 1]
         done += len(committed)
-        if round_number in (None, index):
-            yield _draw(tree, committed, row, index, tokenizer)
+        if round_number is None:
+            yield _draw(tree, set(range(len(tree))), committed, row.rounds[index], index, tokenizer)
+        elif round_number == index:
+            drafted = getattr(decoder, "drafted", tree)
+            survivors = {tree.source(node) for node in range(len(tree))}
+            yield _draw(drafted, survivors, committed, row.rounds[index], index, tokenizer)
 
 
 def _parse(question: str) -> tuple[str, int, int]:
@@ -92,28 +97,33 @@ def _question(manifest: Manifest, config: RunConfig, task: str, question_id: int
     return next(block.question for block in blocks if block.question.question_id == question_id)
 
 
-def _draw(tree: DraftTree, committed: list[int], row: Row, index: int, tokenizer: object) -> Tree:
-    accepted: set[int] = {0}
-    node = 0
-    for token in committed:
-        child = tree.children[node].get(token)
-        if child is None:
-            break
-        accepted.add(child)
-        node = child
-    assert row.rounds is not None  # the caller drew from them
-    record = row.rounds[index]
+def _draw(
+    tree: DraftTree, survivors: set[int], committed: list[int], record: Round, index: int, tokenizer: object
+) -> Tree:
+    """Return a drawing of a tree: token, origin and score of each node, and what became of it."""
+    accepted = set(tree.follow(committed[: record.accepted]))
     bonus = _text(tokenizer, committed[-1])
-    title = f"round {index}: {record.drafted} drafted, {record.accepted} accepted, then {bonus}"
-    drawing = Tree(f"{title}\n{_text(tokenizer, tree.tokens[0])} [dim](root)[/dim]")
+    schedule = "" if record.schedule is None else f", schedule {record.schedule}"
+    title = f"round {index}: {record.drafted} drafted, {record.accepted} accepted, then {bonus}{schedule}"
+    drawing = Tree(f"{title}\n{_label(tree, 0, survivors, accepted, tokenizer)}")
     branches = {0: drawing}
-    for child in range(1, len(tree)):
-        score = "-" if tree.scores[child] == UNSCORED else f"{tree.scores[child]:.2f}"
-        label = f"{_text(tokenizer, tree.tokens[child])} [dim]{tree.origins[child]} {score}[/dim]"
-        if child in accepted:
-            label = f"[bold green]{label} accepted[/bold green]"
-        branches[child] = branches[tree.parents[child]].add(label)
+    for node in tree.alive():
+        if node:
+            label = _label(tree, node, survivors, accepted, tokenizer)
+            branches[node] = branches[tree.parents[node]].add(label)
     return drawing
+
+
+def _label(tree: DraftTree, node: int, survivors: set[int], accepted: set[int], tokenizer: object) -> str:
+    score = "unscored" if tree.scores[node] == UNSCORED else f"{tree.scores[node]:.2f}"
+    words = [_text(tokenizer, tree.tokens[node]), tree.origins[node], score]
+    if node in tree.expanded:
+        words.append("grafted onto")
+    if node not in survivors:
+        return f"[dim]{' '.join([*words, 'pruned'])}[/dim]"
+    if node in accepted and node:
+        return f"[bold green]{' '.join([*words, 'accepted'])}[/bold green]"
+    return " ".join(words)
 
 
 def _text(tokenizer: object, token: int) -> str:

@@ -20,6 +20,7 @@ BASELINE = "autoregressive"
 FAMILIES = {
     "autoregressive": "methods.tree_method",
     "treegraft": "methods.treegraft",
+    "hf-assisted": "methods.peers",
     "hf-generate": "methods.peers",
 }
 

@@ -10,11 +10,13 @@ from typing import Any, cast
 import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteria
 
+from harness.errors import UserError
 from methods.core.generation import Finish, Forward, Generation
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.stopping import Stopper
-from methods.method import Method, register_method
+from methods.method import Method, Models, register_method
+from methods.settings import Settings
 
 
 class _ForwardCounter:
@@ -65,6 +67,10 @@ class HuggingFaceGenerate(Method):
     see and stay null.
     """
 
+    def assistant(self) -> dict[str, Any]:
+        """Return what else `generate` is given."""
+        return {}
+
     def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
         """Decode one prompt; see `Method.generate`."""
         self.check_prompt(prompt_ids, params)
@@ -81,6 +87,7 @@ class HuggingFaceGenerate(Method):
                 attention_mask=torch.ones_like(inputs),
                 generation_config=self._config(params),
                 stopping_criteria=[end_rule],
+                **self.assistant(),
             )
             target.synchronise()
             ended = perf_counter()
@@ -115,6 +122,25 @@ class HuggingFaceGenerate(Method):
             **sampling,
             **self.settings.options,
         )
+
+
+@register_method("hf-assisted")
+class HuggingFaceAssisted(HuggingFaceGenerate):
+    """`generate` with the pair's middle drafter as its assistant.
+
+    Raises:
+        UserError: the pair has no middle drafter.
+    """
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        super().__init__(models, settings)
+        if models.middle is None:
+            raise UserError(models.no_middle)
+        self._assistant = models.middle.model
+
+    def assistant(self) -> dict[str, Any]:
+        """Return the assistant model."""
+        return {"assistant_model": self._assistant}
 
 
 @contextmanager

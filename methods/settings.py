@@ -24,8 +24,10 @@ class Settings(BaseModel):
     """Whether nodes with fewer than `width` continuations are drafted from again."""
     estimate: Literal["counts", "prefill"] = "counts"
     """How the small drafter scores: by continuation counts, or by the target's prefill probabilities."""
+    small: Literal["ngram", "neural"] = "ngram"
+    """Who takes small steps: n-gram look-up, or the pair's small neural model."""
     scheduler: str = "never"
-    """Who decides when the middle drafter is called: `never`, `always`, `fixed` (by `schedule`), or a registered one."""
+    """Who decides when the middle drafter is called: `never`, `always`, or `fixed` by `schedule`."""
     schedule: tuple[Literal[0, 1], ...] | None = None
     """For the fixed scheduler: per drafting step, 1 to call the middle drafter."""
     look_back: int = Field(default=5, ge=0, le=32)

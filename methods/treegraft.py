@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from harness.errors import UserError
 from methods.core.generation import Forward
 from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
 from methods.drafters.middle import MiddleDrafter
-from methods.drafters.neural import common_vocabulary
+from methods.drafters.neural import NeuralDrafter, NeuralSmallDrafter, common_vocabulary
 from methods.drafters.ngram import Estimate, NgramDrafter, counts_estimate
 from methods.drafters.prefill_estimate import PrefillEstimate
 from methods.method import Models, register_method
@@ -23,69 +24,52 @@ class TreeGraft(TreeMethod):
     """The engine with both drafters; endpoints, ablations and presets are its settings.
 
     Raises:
-        UserError: the scheduler may call a middle drafter that the pair does not have.
+        UserError: the settings ask for a neural drafter that the pair does not have.
     """
 
     def __init__(self, models: Models, settings: Settings) -> None:
         super().__init__(models, settings)
         self._scheduler = make_scheduler(settings)
         self._calls: list[int] = []
-        self._middle: MiddleDrafter | None = None
-        if settings.scheduler != "never":
-            if models.middle is None:
-                raise UserError(models.no_middle)
-            self._middle = MiddleDrafter(
-                models.middle,
-                width=settings.width,
-                vocabulary=common_vocabulary(models.target, models.middle),
-                look_back=settings.look_back,
-                reselect=settings.reselect,
-                non_destructive=settings.non_destructive,
-            )
+        self._middle = None if settings.scheduler == "never" else _middle(models, settings)
+        self._lookup: NgramDrafter | None = None
+        self._small_model = None if settings.small == "ngram" else _small_model(models, settings)
+        self.drafted = DraftTree(0)
+        """The last round's tree before it was pruned."""
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
-        """Prefill target and middle, index the prompt."""
-        self._small = self._make_small(context)
-        forwards = [Forward("target", None, len(context) - 1, 0)]
-        if self._middle is not None:
-            self._middle.begin(context, capacity + self.settings.cap)
-            forwards.append(Forward("middle", None, self._middle.model.length, 0))
-        return [forward for forward in forwards if forward.tokens]
-
-    def _make_small(self, context: Sequence[int]) -> NgramDrafter:
-        """Prefill the target, whose probabilities the small drafter may want; return that drafter, ready."""
-        settings, target = self.settings, self.models.target
-        estimate: Estimate = counts_estimate
-        if settings.estimate == "prefill":
-            estimate = scored = PrefillEstimate(settings.width)
-            scored.prefill(target, context[:-1], context)
+        """Prefill target and drafters, index the prompt."""
+        if self._small_model is None:
+            self._lookup = self._indexed(context)
         else:
-            target.prefill(context[:-1])
-        small = NgramDrafter(
-            settings.longest_match, settings.width, settings.exhaustion, estimate, raise_scores=settings.raise_scores
-        )
-        small.begin(context)
-        return small
+            self.models.target.prefill(context[:-1])
+        forwards = [Forward("target", None, len(context) - 1, 0)]
+        fills = 1 if self.settings.non_destructive else self.settings.steps  # deleted nodes' rows stay for the round
+        for role, drafter in self._neural():
+            drafter.begin(context, capacity + self.settings.cap * fills)
+            forwards.append(Forward(role, None, drafter.model.length, 0))
+        return [forward for forward in forwards if forward.tokens]
 
     def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
         """Return the pruned tree of up to `steps` drafting steps."""
         state = DraftState(DraftTree(context[-1]), [0])
-        if self._middle is not None:
-            self._middle.begin_round(context)
+        for _, drafter in self._neural():
+            drafter.begin_round(context)
         for state.step in range(1, self.settings.steps + 1):
             if not self._step(state, context, watch, forwards):
                 break
-        self._calls = state.calls
+        self._calls, self.drafted = state.calls, state.tree
         deepest = min(remaining - 1, self.models.target.max_positions - len(context))
         return state.tree.prune(self.settings.budget, deepest)
 
     def advance(self, new: Sequence[int], accepted: Sequence[int], watch: Stopwatch) -> None:
-        """Let the index grow with the context; keep the middle's KV rows of the accepted path."""
-        with watch.span("small"):
-            self._small.advance(new)
-        if self._middle is not None:
-            with watch.span("middle"):
-                self._middle.commit(accepted)
+        """Let the index grow with the context; keep the neural drafters' KV rows of the accepted path."""
+        if self._lookup is not None:
+            with watch.span("small"):
+                self._lookup.advance(new)
+        for role, drafter in self._neural():
+            with watch.span(role):
+                drafter.commit(accepted)
 
     def schedule(self) -> list[int] | None:
         """Return the round's schedule, one bit for each step taken."""
@@ -93,26 +77,85 @@ class TreeGraft(TreeMethod):
 
     def _step(self, state: DraftState, context: Sequence[int], watch: Stopwatch, forwards: list[Forward]) -> bool:
         """Take one drafting step; return False where drafting ends instead."""
-        settings, middle = self.settings, self._middle
-        release = settings.exhaustion == "release"
-        if not state.frontier and (release or middle is None):
+        release = self.settings.exhaustion == "release"
+        if not state.frontier and (release or self._middle is None):
             return False
-        if release and state.tree.held >= settings.cap:
+        if release and state.tree.held >= self.settings.cap:
             return False
         with watch.span("scheduler"):
-            call = middle is not None and self._scheduler.should_call(state)
-        if call:
-            assert middle is not None
-            if not middle.fits(state.tree):
-                return False
-            with watch.span("middle"):
-                seen = middle.model.length + middle.model.pending
-                state.frontier, evaluated = middle.extend(state.tree, state.frontier, state.step, settings.cap)
-            if evaluated:
-                forwards.append(Forward("middle", state.step, evaluated, seen))
-        elif state.frontier:
-            with watch.span("small"):
-                forwards.append(Forward("small", state.step, len(state.frontier), len(context)))
-                state.frontier = self._small.extend(state.tree, state.frontier, state.step, settings.cap)
+            call = self._middle is not None and self._scheduler.should_call(state)
+        if call and not self._middle_step(state, watch, forwards):
+            return False
+        if not call and state.frontier and not self._small_step(state, context, watch, forwards):
+            return False
         state.calls.append(int(call))
         return True
+
+    def _middle_step(self, state: DraftState, watch: Stopwatch, forwards: list[Forward]) -> bool:
+        middle = self._middle
+        if middle is None or not middle.fits(state.tree):
+            return False
+        with watch.span("middle"):
+            seen = middle.model.length + middle.model.pending
+            state.frontier, evaluated = middle.extend(state.tree, state.frontier, state.step, self.settings.cap)
+        if evaluated:
+            forwards.append(Forward("middle", state.step, evaluated, seen))
+        return True
+
+    def _small_step(self, state: DraftState, context: Sequence[int], watch: Stopwatch, forwards: list[Forward]) -> bool:
+        tree, cap = state.tree, self.settings.cap
+        if self._small_model is None:
+            assert self._lookup is not None  # `begin` made it
+            forwards.append(Forward("small", state.step, len(state.frontier), len(context)))
+            with watch.span("small"):
+                state.frontier = self._lookup.extend(tree, state.frontier, state.step, cap)
+            return True
+        if not self._small_model.fits(tree):
+            return False
+        with watch.span("small"):
+            seen = self._small_model.model.length + self._small_model.model.pending
+            state.frontier, evaluated = self._small_model.extend(tree, state.frontier, state.step, cap)
+        if evaluated:
+            forwards.append(Forward("small", state.step, evaluated, seen))
+        return True
+
+    def _indexed(self, context: Sequence[int]) -> NgramDrafter:
+        """Prefill the target, whose probabilities the look-up drafter may want; return that drafter, ready."""
+        settings, target = self.settings, self.models.target
+        estimate: Estimate = counts_estimate
+        if settings.estimate == "prefill":
+            estimate = scored = PrefillEstimate(settings.width)
+            scored.prefill(target, context[:-1], context)
+        else:
+            target.prefill(context[:-1])
+        lookup = NgramDrafter(
+            settings.longest_match, settings.width, settings.exhaustion, estimate, raise_scores=settings.raise_scores
+        )
+        lookup.begin(context)
+        return lookup
+
+    def _neural(self) -> Iterator[tuple[Literal["middle", "small"], NeuralDrafter]]:
+        if self._middle is not None:
+            yield "middle", self._middle
+        if self._small_model is not None:
+            yield "small", self._small_model
+
+
+def _middle(models: Models, settings: Settings) -> MiddleDrafter:
+    if models.middle is None:
+        raise UserError(models.no_middle)
+    return MiddleDrafter(
+        models.middle,
+        width=settings.width,
+        vocabulary=common_vocabulary(models.target, models.middle),
+        look_back=settings.look_back,
+        reselect=settings.reselect,
+        non_destructive=settings.non_destructive,
+    )
+
+
+def _small_model(models: Models, settings: Settings) -> NeuralSmallDrafter:
+    if models.small is None:
+        raise UserError("this pair has no small neural model; give its YAML file one as small: {hub: owner/name}")
+    vocabulary = common_vocabulary(models.target, models.small)
+    return NeuralSmallDrafter(models.small, width=settings.width, vocabulary=vocabulary)

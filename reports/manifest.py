@@ -21,6 +21,8 @@ class RunFacts:
     """Methods in the order of the configuration."""
     sources: tuple[str, ...] = ()
     """One line a task: where its questions come from."""
+    correctness_only: str | None = None
+    """The pair's name where it is for correctness alone."""
 
 
 def read_facts(run: Path) -> RunFacts:
@@ -41,10 +43,12 @@ def read_facts(run: Path) -> RunFacts:
         raise UserError(f"{file}: not readable as JSON ({error}); restore the file or remove it") from error
     manifest = _mapping(content)
     tasks = {name: _mapping(task) for name, task in sorted(_mapping(manifest.get("tasks")).items())}
+    pair = _mapping(manifest.get("pair"))
     return RunFacts(
         embedded=frozenset(name for name, task in tasks.items() if task.get("source") == "embedded"),
         methods=_names(_mapping(manifest.get("config")).get("methods")),
         sources=tuple(_source(name, task) for name, task in tasks.items()),
+        correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
     )
 
 

@@ -66,6 +66,10 @@ def render_report(run: Path, format: str) -> str:
     if not rows:
         raise UserError(f"{run}: no rows yet; let the run finish its first block")
     facts = read_facts(run)
+    if facts.correctness_only is not None:
+        raise UserError(
+            f"{run}: pair {facts.correctness_only} is for correctness alone, its speed means nothing; run another pair"
+        )
     try:
         lines = summarise(rows, facts)
     except UserError as error:

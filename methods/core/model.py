@@ -127,6 +127,8 @@ class TreeModel:
         parameters = inspect.signature(model.forward).parameters
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         self._windows = _attention_windows(config)
+        if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
+            raise UserError(f"{config.model_type}: its layers lie on several devices; give it one that holds them all")
 
     @property
     def pending(self) -> int:

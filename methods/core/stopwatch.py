@@ -42,7 +42,7 @@ class Stopwatch:
         try:
             yield
         finally:
-            if phase in ("middle", "verify"):
+            if phase != "scheduler":
                 self._synchronise()
             self._charge(phase)
 

@@ -84,10 +84,7 @@ class NeuralDrafter:
 class NeuralSmallDrafter(NeuralDrafter):
     """A small language model in the look-up drafter's place: it expands the frontier and rescores nothing."""
 
-    def advance(self, tokens: Sequence[int]) -> None:
-        """Do nothing: `begin_round` sees the context."""
-
-    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> list[int]:
+    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> tuple[list[int], int]:
         """Take one small step: give each frontier node the model's W best next tokens.
 
         Args:
@@ -97,18 +94,19 @@ class NeuralSmallDrafter(NeuralDrafter):
             cap: most nodes that the tree may hold.
 
         Returns:
-            The next frontier: the children by (score, id), cut to W from step 2 on.
+            The next frontier (the children by score and id, cut to W from step 2 on), and how many tokens
+            were evaluated.
         """
         needed = {above for node in frontier for above in tree.path(node)} - self._nodes.rows.keys()
-        self.evaluate(tree, sorted(needed))
+        evaluated = self.evaluate(tree, sorted(needed))
         grown: list[int] = []
         for node, best in zip(frontier, self._nodes.best(frontier, self._width), strict=True):
             for token, log_probability in best:
                 if token not in tree.children[node] and tree.held >= cap:
-                    break
+                    continue
                 grown.append(tree.add(node, token, tree.scores[node] + log_probability, "small"))
         grown.sort(key=lambda node: (-tree.scores[node], node))
-        return grown if step == 1 else grown[: self._width]
+        return (grown if step == 1 else grown[: self._width]), evaluated
 
 
 def common_vocabulary(target: TreeModel, drafter: TreeModel) -> int:
