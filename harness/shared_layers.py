@@ -39,9 +39,9 @@ def sharing_layers(model: PreTrainedModel, layers: list[int], key: str) -> PreTr
 
 
 def _shallow(module: torch.nn.Module) -> Any:
-    """Return a module with the same parameters whose children can be replaced."""
+    """Return a module with the same parameters, whose children and hooks are its own to replace."""
     twin = copy.copy(module)
-    twin._modules = dict(module._modules)
+    vars(twin).update({name: value.copy() for name, value in vars(module).items() if isinstance(value, dict)})
     return twin
 
 

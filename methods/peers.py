@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteria
+from transformers.utils import logging as transformers_logging
 
 from harness.errors import UserError
 from methods.core.generation import Finish, Forward, Generation
@@ -146,12 +147,14 @@ class HuggingFaceAssisted(HuggingFaceGenerate):
 @contextmanager
 def _no_defaults(model: PreTrainedModel) -> Iterator[None]:
     """Let `generate` do what it is asked to: it would fill whatever is None from the model's own generation config."""
-    own = model.generation_config
+    own, verbosity = model.generation_config, transformers_logging.get_verbosity()
     model.generation_config = GenerationConfig()
+    transformers_logging.set_verbosity_error()  # it warns of arguments that it passes to itself
     try:
         yield
     finally:
         model.generation_config = own
+        transformers_logging.set_verbosity(verbosity)
 
 
 def _finished(finish: Finish | None) -> Finish:
