@@ -66,9 +66,10 @@ def method():
     from methods.core.model import TreeModel
     from methods.method import Models
 
-    def build(name, model, tokenizer=None, middle=None, **settings):
+    def build(name, model, tokenizer=None, middle=None, small=None, **settings):
         spec = resolve(name, definitions={}, pair={}, config={}, flags=settings)
-        models = Models(TreeModel(model), tokenizer, middle=middle and TreeModel(middle))
+        middle, small = (drafter and TreeModel(drafter) for drafter in (middle, small))
+        models = Models(TreeModel(model), tokenizer, middle=middle, small=small)
         return load_family(spec.family)(models, spec.settings)
 
     return build

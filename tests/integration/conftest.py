@@ -1,6 +1,8 @@
 """Prompts, methods and the slow truths that decoding is compared with."""
 
+import copy
 import random
+from functools import cache
 
 import pytest
 
@@ -84,3 +86,20 @@ def random_tree():
         return tree
 
     return build
+
+
+@pytest.fixture(scope="session")
+def echo():
+    """Make a drafter of a model: the same with weights that are a little off, so that it often guesses right."""
+    import torch
+
+    @cache
+    def make(model, noise=0.1, seed=1):
+        twin = copy.deepcopy(model)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for weights in twin.parameters():
+                weights.data += noise * weights.std() * torch.randn_like(weights)
+        return twin
+
+    return make

@@ -93,10 +93,10 @@ def test_the_order_check_fails_on_an_index_that_is_kept(llama, method, prompts, 
 
     def keep(self, context, capacity):
         forwards = begin(self, context, capacity)
-        kept = indexes.setdefault(id(self), self._small)
-        if kept is not self._small:
+        kept = indexes.setdefault(id(self), self._lookup)
+        if kept is not self._lookup:
             kept.advance(context)
-            self._small = kept
+            self._lookup = kept
         return forwards
 
     monkeypatch.setattr(type(decoder), "begin", keep)

@@ -81,7 +81,7 @@ class TableModel:
         import torch
 
         self.rows += tokens
-        texts = [self.committed + [*itertools.compress(self.rows, row)] for row in visible]
+        texts = [[*self.committed, *itertools.compress(self.rows, row)] for row in visible]
         assert [len(text) for text in texts] == [self.length + depth + 1 for depth in depths]
         self.evaluated.append(["".join(map(chr, text[self.start :])) for text in texts])
         return torch.stack([self.logits(text) for text in self.evaluated[-1]])

@@ -1,0 +1,227 @@
+"""A neural drafter's cache: at every round its distributions are those of a forward over the text alone."""
+
+import random
+
+import pytest
+
+from methods import treegraft
+from methods.core.model import TreeModel
+from methods.core.sampling import DecodingParams
+from methods.core.stopwatch import Stopwatch
+from methods.drafters.middle import MiddleDrafter
+from methods.schedulers.scheduler import FixedSchedule
+
+pytestmark = pytest.mark.torch
+
+WATCH = Stopwatch(lambda: None)
+FEW_LETTERS = random.Random(0).choices(range(5), k=50)  # so that most nodes have three continuations
+PROMPTS = [[9], [17, 17], [5, 40, 5], [4, 8, 15, 16, 23, 42] * 2, FEW_LETTERS]
+WINDOW = {"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1}
+GEMMA = {"sliding_window": 5, "head_dim": 8, "query_pre_attn_scalar": 8}
+DRAFTERS = {
+    "Llama": ("Llama", {}),
+    "Llama, eager": ("Llama", {"attention": "eager"}),
+    "Qwen2, windows": ("Qwen2", WINDOW),
+    "Qwen3": ("Qwen3", {"head_dim": 8}),
+    "Mistral, window": ("Mistral", {"sliding_window": 4}),
+    "Gemma2": ("Gemma2", {**GEMMA, "attention": "eager"}),
+    "Gemma3": ("Gemma3", GEMMA),
+    "50 tokens": ("Llama", {"vocab_size": 50}),
+    "80 tokens": ("Llama", {"vocab_size": 80}),
+}
+
+
+def rounds(method, prompt, count, schedules=((1, 0, 1, 0, 1),), seed=0):
+    """Draft round after round, each time accepting a random path of the tree; yield the context of each draft."""
+    rng, context = random.Random(seed), [*prompt]
+    method.models.target.begin(500)
+    method.begin(context, 500)
+    for number in range(count):
+        method._scheduler = FixedSchedule(schedules[number % len(schedules)])
+        method.draft(context, 99, WATCH, [])
+        yield context
+        tree = method.drafted
+        accepted = tree.path(max(rng.randrange(len(tree)) for _ in range(2)))
+        new = [*(tree.tokens[node] for node in accepted[1:]), rng.randrange(64)]
+        context = [*context, *new]
+        method.advance(new, accepted, WATCH)
+
+
+def check_lines(method, drafter, fresh, close, prompts=PROMPTS, count=4):
+    """Compare every evaluated node's distribution over the common vocabulary with a fresh forward's."""
+    import torch
+
+    evaluated = 0
+    known = drafter.model.vocab_size
+    common = min(64, known)
+    for seed, prompt in enumerate(prompts):
+        for context in rounds(method, prompt, count, seed=seed):
+            tree, nodes = method.drafted, drafter._nodes
+            for node in nodes.rows:
+                path = [tree.tokens[step] for step in tree.path(node)[1:]]
+                text = [token if token < known else 0 for token in [*context, *path]]
+                line = torch.tensor([value for _, value in sorted(nodes.best([node], common)[0])])
+                close(line, fresh(drafter.model.model, text)[:common].log_softmax(-1))
+                evaluated += 1
+            assert max(tree.tokens) < 64
+    return evaluated
+
+
+@pytest.fixture
+def grafting(llama, tiny, method):
+    """Build a method that drafts with a tiny model of some kind."""
+
+    def build(kind="Llama", name="treegraft-fixed", seed=7, **changes):
+        drafter = tiny(kind, seed=seed, **changes)
+        return method(name, llama, middle=drafter, small=drafter, width=3)
+
+    return build
+
+
+@pytest.mark.parametrize(("kind", "changes"), DRAFTERS.values(), ids=DRAFTERS)
+def test_cached_distributions_equal_a_fresh_forward_at_every_round(grafting, fresh, close, kind, changes):
+    method = grafting(kind, **changes)
+
+    assert check_lines(method, method._middle, fresh, close) > 100
+
+
+@pytest.mark.parametrize("name", ["all-mid", "treegraft-no-nd", "treegraft-release", "treegraft-no-eg-keep"])
+def test_they_do_whatever_is_reselected_or_deleted(grafting, fresh, close, name):
+    method = grafting(name=name, vocab_size=5)
+
+    assert check_lines(method, method._middle, fresh, close, PROMPTS[2:]) > 50
+
+
+def test_a_small_neural_models_do_too(grafting, fresh, close):
+    method = grafting(name="neural-small")
+
+    assert check_lines(method, method._small_model, fresh, close) > 50
+
+
+class LosesARow(TreeModel):
+    """Commits one row too few: the last one is counted, and its place holds nothing."""
+
+    def commit(self, rows):
+        import torch
+
+        super().commit(rows)
+        with torch.inference_mode():
+            self._cache._keys[:, :, self.length - 1] = 0.0
+
+
+class KeepsARow(TreeModel):
+    """Commits one row too many: a rejected one stays in front of the last accepted one, which it replaces."""
+
+    def commit(self, rows):
+        others = [row for row in range(self.pending) if row not in rows]
+        super().commit([*rows[:-1], *others[-1:]] if others and len(rows) > 1 else rows)
+
+
+class NeverCatchesUp(MiddleDrafter):
+    """Drafts behind what it has seen, whatever was committed since."""
+
+    def begin_round(self, context):
+        super().begin_round([*context[: self.model.length], context[-1]])
+
+
+class WrongAncestors(MiddleDrafter):
+    """Later nodes of a round see the rows that stand before theirs."""
+
+    def evaluate(self, tree, nodes):
+        visibility = self._nodes.visibility
+
+        def by_index(tree, nodes):
+            visible = visibility(tree, nodes)
+            for place, row in enumerate(visible):
+                seen = int(row.sum())
+                own = visible.shape[1] - len(visible) + place
+                row[:] = False
+                row[max(0, own + 1 - seen) : own + 1] = True
+            return visible
+
+        self._nodes.visibility = by_index
+        return super().evaluate(tree, nodes)
+
+
+@pytest.mark.parametrize("mutant", [LosesARow, KeepsARow, NeverCatchesUp, WrongAncestors])
+def test_the_check_of_distributions_fails_on_a_mutant(grafting, fresh, close, mutant):
+    method = grafting()
+    middle = method._middle
+    if issubclass(mutant, TreeModel):
+        middle.model.__class__ = mutant
+    else:
+        middle.__class__ = mutant
+
+    with pytest.raises(AssertionError):
+        check_lines(method, middle, fresh, close)
+
+
+CALL, SKIP = (1, 0, 1, 0, 1), (0, 0, 0, 0, 0)
+
+
+def check_alternating(method, fresh_method, schedules):
+    """Each draft equals that of a drafter that has just been given the whole context."""
+    drafted = 0
+    for seed, prompt in enumerate(PROMPTS):
+        for number, context in enumerate(rounds(method, prompt, 6, schedules, seed)):
+            fresh_method.models.target.begin(500)
+            fresh_method.begin(context, 500)
+            fresh_method._scheduler = FixedSchedule(schedules[number % len(schedules)])
+            fresh_method.draft(context, 99, WATCH, [])
+            ours, truth = method.drafted, fresh_method.drafted
+            assert (ours.tokens, ours.parents) == (truth.tokens, truth.parents)
+            assert ours.scores == pytest.approx(truth.scores, abs=1e-9)
+            drafted += ours.origins.count("middle")
+    return drafted
+
+
+@pytest.mark.parametrize(
+    "schedules",
+    [(CALL, SKIP), (CALL, SKIP, SKIP, SKIP, CALL), (SKIP, (0, 0, 0, 0, 1), (0, 1, 0, 0, 0))],
+    ids=["every other round", "three rounds of five", "late in a round"],
+)
+def test_a_drafter_that_is_called_now_and_then_proposes_what_a_fresh_one_does(grafting, schedules):
+    method, fresh_method = grafting(dtype="float64"), grafting(dtype="float64")
+
+    assert check_alternating(method, fresh_method, schedules) > 50
+
+    method._middle.__class__ = NeverCatchesUp
+    with pytest.raises(AssertionError):
+        check_alternating(method, fresh_method, schedules)
+
+
+def test_tokens_that_are_not_common_are_never_drafted(grafting, monkeypatch):
+    def most_drafted():
+        method = grafting(vocab_size=80)
+        return max(max(method.drafted.tokens) for prompt in PROMPTS for _ in rounds(method, prompt, 2))
+
+    assert most_drafted() < 64
+
+    monkeypatch.setattr(treegraft, "common_vocabulary", lambda target, drafter: drafter.vocab_size)
+    assert most_drafted() >= 64  # the mutant: all that the drafter has
+
+
+@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "treegraft-release", "neural-small"])
+@pytest.mark.parametrize("length", [1, 36, 39, 40, 41, 60])
+def test_a_drafter_with_a_shorter_context_stops_drafting_and_decoding_goes_on(
+    llama, tiny, echo, method, hf_tokens, monkeypatch, name, length
+):
+    drafter = echo(tiny(max_position_embeddings=40))
+    decoder = method(name, llama, middle=drafter, small=drafter, width=4)
+    deepest, evaluate = [0], TreeModel.evaluate
+
+    def record(self, tokens, depths, visible):
+        if self.model is drafter:
+            deepest.append(self.length + max(depths))
+        return evaluate(self, tokens, depths, visible)
+
+    monkeypatch.setattr(TreeModel, "evaluate", record)
+    prompt = ([4, 8, 15, 16, 23, 42] * 10)[:length]
+
+    generation = decoder.generate(prompt, DecodingParams(max_new_tokens=45))
+
+    assert generation.token_ids == hf_tokens(llama, prompt, 45)
+    assert max(deepest) < 40
+    assert (len(deepest) > 1) == (length <= 40)  # the root itself has the last position
+    last = generation.rounds[-1]
+    assert name != "all-mid" or (last.drafted, last.schedule) == (0, [])

@@ -1,0 +1,162 @@
+"""Whatever drafts, over every family of models: the tokens are those of decoding without a draft."""
+
+import pytest
+
+from methods.catalog import catalogue
+from methods.core.sampling import DecodingParams, Sampler
+from methods.drafters.middle import MiddleDrafter
+
+pytestmark = pytest.mark.torch
+
+COUNT = 10
+GREEDY = DecodingParams(max_new_tokens=COUNT)
+OURS = [name for name, entry in catalogue().items() if entry.family in ("autoregressive", "treegraft")]
+BOTH = ("sliding_attention", "full_attention")
+GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 5, "layer_types": BOTH}
+FAMILIES = {
+    "Llama": {},
+    "Qwen2": {"sliding_window": 5, "use_sliding_window": True, "layer_types": BOTH},
+    "Qwen3": {"head_dim": 8},
+    "Mistral": {"sliding_window": 4},
+    "Gemma2": {**GEMMA, "attention": "eager"},
+    "Gemma3": GEMMA,
+}
+PROMPTS = [[9], [5, 40], [8, 8, 8], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3] * 3]
+
+
+@pytest.fixture(scope="module")
+def pair(tiny, echo):
+    """A target of a family and, of the same family, a drafter that often guesses right and one that never does."""
+
+    def build(kind, **changes):
+        options = {**FAMILIES[kind], "num_hidden_layers": 2, **changes}
+        target = tiny(kind, **options)
+        return target, echo(target), tiny(kind, seed=8, **options)
+
+    return build
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_greedy_answers_equal_generate(pair, method, hf_tokens, kind, name):
+    target, good, poor = pair(kind)
+    accepted = []
+    for drafter, prompts in ((good, PROMPTS), (poor, PROMPTS[-1:])):
+        decoder = method(name, target, middle=drafter, small=drafter, budget=12, width=4)
+        accepted.append(0)
+        for prompt in prompts:
+            generation = decoder.generate(prompt, GREEDY)
+            assert generation.token_ids == hf_tokens(target, prompt, COUNT)
+            accepted[-1] += sum(record.accepted for record in generation.rounds)
+    if name not in ("autoregressive", "all-small"):
+        assert accepted[0] > max(accepted[1], COUNT)
+
+
+def draws_below_the_wrong_node(tree, logits, sampler, context, position):
+    """The mutant: a node that is accepted is followed by what the target says behind the node before it."""
+    from methods.core.verify import walk
+
+    nodes, drawn = walk(tree, logits, sampler, context, position)
+    return nodes, [*drawn[:-1], int(logits[max(0, nodes[-1] - 1)].argmax())]
+
+
+def test_the_identity_check_fails_on_a_mutant(pair, method, hf_tokens, monkeypatch):
+    from methods import tree_method
+
+    monkeypatch.setattr(tree_method, "walk", draws_below_the_wrong_node)
+    with pytest.raises(AssertionError):
+        test_greedy_answers_equal_generate(pair, method, hf_tokens, "Llama", "treegraft-fixed")
+
+
+@pytest.mark.parametrize("drafter_vocabulary", [50, 64, 80])
+@pytest.mark.parametrize("name", [name for name in OURS if name != "autoregressive"])
+def test_vocabularies_of_other_sizes_change_nothing(tiny, llama, method, hf_tokens, name, drafter_vocabulary):
+    drafter = tiny(vocab_size=drafter_vocabulary, seed=8)
+    decoder = method(name, llama, middle=drafter, small=drafter, width=4)
+    for prompt in [[63], [60, 2, 61, 2] * 4]:
+        assert decoder.generate(prompt, GREEDY).token_ids == hf_tokens(llama, prompt, COUNT)
+
+
+@pytest.fixture(scope="module")
+def sampled(tiny, echo, fresh):
+    """A target, a drafter, prompts with their parameters, and what is drawn token by token by forwards over all."""
+    target = tiny(vocab_size=12, seed=2)
+    asked = []
+    for index, prompt in enumerate([[9], [1, 2], [3, 1, 4, 1, 5] * 4]):
+        params = DecodingParams(16, temperature=0.7, top_p=0.9, repetition_penalty=1.2, draw_key=(1, "mini", index))
+        sampler, tokens = Sampler(params), list(prompt)
+        for position in range(16):
+            tokens.append(sampler.draw(fresh(target, tokens), tokens, position))
+        asked.append((prompt, params, tokens[len(prompt) :]))
+    return target, echo(target), asked
+
+
+def check_sampled(method, sampled, name):
+    target, drafter, asked = sampled
+    decoder = method(name, target, middle=drafter, small=drafter, width=4)
+    accepted = 0
+    for prompt, params, tokens in asked:
+        generation = decoder.generate(prompt, params)
+        assert generation.token_ids == tokens
+        accepted += sum(record.accepted for record in generation.rounds)
+    return accepted
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_sampled_answers_equal_those_drawn_token_by_token(method, sampled, name):
+    accepted = check_sampled(method, sampled, name)
+
+    assert (accepted > 0) == (name != "autoregressive")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FAMILIES if kind != "Llama"])
+def test_sampled_answers_of_every_family_equal_the_baselines(pair, method, kind):
+    target, good, _ = pair(kind, vocab_size=12, initializer_range=0.2)  # at 0.5 some are too sure of themselves
+    baseline, *decoders = (
+        method(name, target, middle=good, width=4)
+        for name in ("autoregressive", "treegraft-fixed", "treegraft-release")
+    )
+    answers = []
+    for seed in range(3):
+        params = DecodingParams(12, temperature=0.7, top_p=0.9, repetition_penalty=1.2, draw_key=(seed,))
+        prompt = [3, 1, 4, 1, 5] * (1 + seed)
+        answers.append(baseline.generate(prompt, params).token_ids)
+        assert [decoder.generate(prompt, params).token_ids for decoder in decoders] == [answers[-1]] * 2
+        answers.append(baseline.generate(prompt, DecodingParams(12, repetition_penalty=1.2)).token_ids)
+    assert answers[::2] != answers[1::2]  # the draws are no mere argmax
+
+
+def test_the_sampled_check_fails_on_draws_that_depend_on_the_tree(method, sampled, monkeypatch):
+    """The mutant: noise by node instead of by output position."""
+    noise = Sampler.noise
+    monkeypatch.setattr(Sampler, "noise", lambda self, size, position: noise(self, size, position % 3))
+
+    with pytest.raises(AssertionError):
+        check_sampled(method, sampled, "treegraft-fixed")
+
+
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2"])
+def test_an_assisted_peer_equals_generate(pair, method, hf_tokens, kind):
+    target, good, _ = pair(kind)
+    peer = method("assisted", target, middle=good)
+    for prompt in PROMPTS:
+        assert peer.generate(prompt, GREEDY).token_ids == hf_tokens(target, prompt, COUNT)
+
+
+@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "assisted"])
+def test_without_a_middle_drafter_a_method_says_what_it_lacks(llama, method, name):
+    from harness.errors import UserError
+
+    with pytest.raises(UserError, match="no middle drafter"):
+        method(name, llama)
+    with pytest.raises(UserError, match="small"):
+        method("neural-small", llama, middle=llama)
+
+
+def test_a_middle_drafter_is_neither_asked_nor_needed_where_it_is_never_called(llama, method, monkeypatch):
+    monkeypatch.setattr(MiddleDrafter, "begin", lambda *_: 1 / 0)
+    prompt = PROMPTS[-1]
+
+    with_one, without = method("all-small", llama, middle=llama), method("all-small", llama)
+
+    assert with_one.generate(prompt, GREEDY).rounds == without.generate(prompt, GREEDY).rounds
