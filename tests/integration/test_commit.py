@@ -1,5 +1,6 @@
 """A commit keeps exactly the accepted rows; what was evaluated since the last one may be built upon."""
 
+import itertools
 import random
 
 import numpy as np
@@ -14,28 +15,27 @@ def check_rounds(model, path_logits, close, random_tree, kind=TreeModel, parts=1
     """Rounds of random trees and random accepted paths: every node's logits equal a fresh forward's, every round."""
     rng = random.Random(1)
     wrapped = kind(model)
-    for context in ([6], [3, 9, 27, 4]):
+    for prompt in ([6], [3, 9, 27, 4]):
+        context = list(prompt)
         wrapped.begin(200)
         wrapped.prefill(context[:-1])
         for _ in range(4):
             tree = random_tree(rng, context[-1])
             truth, visible = path_logits(model, context, tree), tree.visibility()
             bounds = np.linspace(0, len(tree), parts + 1).astype(int)
-            for start, end in zip(bounds, bounds[1:], strict=False):
+            for start, end in itertools.pairwise(bounds):
                 part = slice(start, end)
                 close(wrapped.evaluate(tree.tokens[part], tree.depths[part], visible[part, :end]), truth[part])
             path = tree.path(rng.randrange(len(tree)))
             wrapped.commit(path)
-            context = [*context, *(tree.tokens[node] for node in path[1:]), rng.randrange(64)]
+            context += [*(tree.tokens[node] for node in path[1:]), rng.randrange(64)]
             assert wrapped.pending == 0
             assert wrapped.length == len(context) - 1
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_cached_logits_equal_a_fresh_forward_at_every_round(
-    tiny, path_logits, close, random_tree, attention, parts
-):
+def test_cached_logits_equal_a_fresh_forward_at_every_round(tiny, path_logits, close, random_tree, attention, parts):
     check_rounds(tiny(attention=attention), path_logits, close, random_tree, parts=parts)
 
 

@@ -36,7 +36,7 @@ def model(tiny):
 
 @pytest.fixture(scope="session")
 def few(prompts):
-    return [[token % 12 for token in prompt] for prompt in prompts[:5]]
+    return [[token % 12 for token in prompt] for prompt in prompts[:4]]
 
 
 @pytest.fixture(scope="session")
@@ -75,15 +75,26 @@ def test_ours_equal_decoding_token_by_token(model, method, few, truth, ours, dec
 def test_another_seed_gives_other_tokens(model, method, few):
     decoder = method("all-small", model)
     answers = [
-        decoder.generate(few[0], DecodingParams(COUNT, temperature=1.0, draw_key=(seed,))).token_ids
-        for seed in (0, 1)
+        decoder.generate(few[0], DecodingParams(COUNT, temperature=1.0, draw_key=(seed,))).token_ids for seed in (0, 1)
     ]
 
     assert answers[0] != answers[1]
 
 
+@pytest.mark.parametrize("name", ["hf-generate", "prompt-lookup"])
+def test_outside_peers_sample_as_they_are_asked_to(model, method, few, hf_tokens, name):
+    def answer(**changes):
+        params = DecodingParams(**{"max_new_tokens": COUNT, "temperature": 1.5, **changes})
+        return method(name, model).generate(few[0], params).token_ids
+
+    greedy = hf_tokens(model, few[0], COUNT)
+    assert answer(top_k=1) == answer(top_p=1e-6) == answer(temperature=1e-4) == greedy
+    assert answer(draw_key=(1,)) == answer(draw_key=(1,))
+    assert answer(draw_key=(1,)) != answer(draw_key=(2,))
+
+
 class Foreseeing(TreeMethod):
-    """Drafts the very answer, up to three tokens of it, among random branches: whole paths are accepted."""
+    """Drafts the very answer, up to three tokens of it, among random branches: long, scattered paths are accepted."""
 
     answer = ()
 
@@ -93,9 +104,10 @@ class Foreseeing(TreeMethod):
 
     def draft(self, context, remaining, watch, forwards):
         tree, done = DraftTree(context[-1]), len(context) - self.prompt_tokens
-        tree.insert_path(0, self.answer[done : done + min(self.rng.randrange(4), remaining - 1)], 99)
-        for _ in range(self.rng.randrange(6)):
-            tree.add(self.rng.randrange(len(tree)), self.rng.randrange(12))
+        for length in range(1 + min(self.rng.randrange(4), remaining - 1)):
+            for _ in range(self.rng.randrange(3)):
+                tree.add(self.rng.randrange(len(tree)), self.rng.randrange(12))
+            tree.insert_path(0, self.answer[done : done + length], 99)
         return tree
 
 

@@ -66,5 +66,5 @@ def test_the_other_model_stays_as_it_was(tiny, fresh):
 
 @pytest.mark.parametrize("layers", [[], [3], [-1], [0, 7]])
 def test_layers_that_are_not_there_are_refused(llama, layers):
-    with pytest.raises(UserError, match="pair x: middle: .* are not among the target's 3 layers"):
+    with pytest.raises(UserError, match=r"pair x: middle: .* are not among the target's 3 layers"):
         sharing_layers(llama, layers, "pair x: middle")

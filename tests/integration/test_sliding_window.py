@@ -10,7 +10,7 @@ from methods.core.sampling import DecodingParams
 
 pytestmark = pytest.mark.torch
 
-COUNT = 16
+COUNT = 12
 GREEDY = DecodingParams(max_new_tokens=COUNT)
 GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8}
 MODELS = {
@@ -107,7 +107,9 @@ def check_parts(kind, model, path_logits, close, random_tree):
 
 
 @pytest.mark.parametrize(("kind", "changes"), MODELS.values(), ids=MODELS)
-def test_a_window_reaches_over_committed_and_pending_rows_by_depth(build, path_logits, close, random_tree, kind, changes):
+def test_a_window_is_laid_by_depth_over_committed_and_pending_rows(
+    build, path_logits, close, random_tree, kind, changes
+):
     model = build(kind, changes, vocabulary=64)
     check_parts(TreeModel, model, path_logits, close, random_tree)
 

@@ -15,8 +15,7 @@ COUNT = 40
 
 @pytest.fixture(scope="session")
 def block(llama, method, hf_tokens):
-    """A prompt that holds part of its own answer, that answer, and the bounds in it of a round that commits four tokens,
-    none of which the answer held before."""
+    """A prompt that holds part of its own answer, that answer, and the bounds in it of a round of four new tokens."""
     rng = random.Random(371)  # found by trying: a random model seldom copies
     start = [rng.randrange(64) for _ in range(rng.randint(3, 20))]
     prompt = [*start, *hf_tokens(llama, start, 25), *start]

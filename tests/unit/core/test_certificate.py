@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 import torch
 
+from harness import certificate
 from harness.certificate import certify, compare
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams, Sampler
@@ -12,9 +13,7 @@ SAMPLED = DecodingParams(max_new_tokens=16, temperature=0.7, draw_key=(0,))
 ULP = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}  # between 1 and 2
 
 
-@pytest.mark.parametrize(
-    ("dtype", "within"), [(torch.float32, 64), (torch.bfloat16, 8), (torch.float16, 8)], ids=str
-)
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 64), (torch.bfloat16, 8), (torch.float16, 8)], ids=str)
 def test_a_gap_within_the_tolerance_is_numeric_and_one_unit_more_is_different(dtype, within):
     def verdict(units):
         logits = torch.tensor([1.0, 1.0 + units * ULP[dtype], -3.0], dtype=dtype)
@@ -30,6 +29,7 @@ def test_the_unit_is_that_of_the_larger_raw_logit():
         return compare(torch.tensor([low, high]), GREEDY, [5], 0, 0, 1)
 
     assert verdict(-8.0 - 64 * 2.0**-20, -8.0) == "numeric"
+    assert verdict(8.0 - 60 * 2.0**-20, 8.0) == "numeric"  # 120 units of the smaller one
     assert verdict(8.0, 8.0 + 64 * 2.0**-20) == "numeric"
     assert verdict(8.0, 8.0 + 65 * 2.0**-20) == "different"
 
@@ -109,6 +109,22 @@ def test_an_answer_that_is_cut_short_is_different():
 
     with pytest.raises(AssertionError):
         check_lengths(zipped)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("prompt", [[3], [3, 9, 4]])
+@pytest.mark.parametrize("shared", [[], [8, 8, 5]])
+def test_the_candidates_are_compared_where_they_part(llama, monkeypatch, prompt, shared):
+    calls = []
+    monkeypatch.setattr(certificate, "compare", lambda *arguments: calls.append(arguments) or "numeric")
+
+    assert certify(TreeModel(llama), SAMPLED, prompt, [*shared, 1, 2], [*shared, 7]) == "numeric"
+
+    ((logits, params, prefix, position, ours, theirs),) = calls
+    assert (params, prefix, position, ours, theirs) == (SAMPLED, [*prompt, *shared], len(shared), 1, 7)
+    with torch.no_grad():
+        truth = llama(torch.tensor([prefix])).logits[0, -1]
+    torch.testing.assert_close(logits, truth, rtol=1e-4, atol=2e-3)
 
 
 @pytest.mark.torch

@@ -48,6 +48,13 @@ def test_a_longer_match_goes_before_a_more_recent_and_a_better_one(drafting):
     assert draft.nodes == ["c", "cd", "cde", "f", "fg", "fgh"]
 
 
+def test_a_child_found_twice_counts_at_its_longest_match(drafting):
+    draft = drafting("xabpyabqzacrxa", 2, 5, estimate=lambda position, match, count, total: -10.0 * match)
+
+    assert draft.step() == ["b", "c"]  # "xa" is followed by bp, only "a" by cr and bq
+    assert draft.nodes == ["b", "bp", "c", "cr", "bq"]
+
+
 def test_the_first_frontier_is_whole_and_later_ones_are_cut_to_the_width(drafting):
     draft = drafting("abacada", longest=1, width=3)
     draft.tree.add(0, ord("z"), -0.5, "middle")
