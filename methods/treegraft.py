@@ -82,8 +82,10 @@ class TreeGraft(TreeMethod):
             return False
         if release and state.tree.held >= self.settings.cap:
             return False
-        with watch.span("scheduler"):
-            call = self._middle is not None and self._scheduler.should_call(state)
+        call = False
+        if self._middle is not None:
+            with watch.span("scheduler"):
+                call = self._scheduler.should_call(state)
         if call and not self._middle_step(state, watch, forwards):
             return False
         if not call and state.frontier and not self._small_step(state, context, watch, forwards):

@@ -6,7 +6,7 @@ import pytest
 
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
-from methods.tree_method import SmallTreeMethod
+from methods.treegraft import TreeGraft
 
 pytestmark = pytest.mark.torch
 
@@ -56,7 +56,7 @@ def check_rounds_of(decoder, prompts, params):
     for prompt in prompts:
         generation = decoder.generate(prompt, params)
         check_rounds(generation, prompt, decoder.settings)
-        has_schedule = isinstance(decoder, SmallTreeMethod)
+        has_schedule = isinstance(decoder, TreeGraft)
         assert all((record.schedule is not None) == has_schedule for record in generation.rounds)
 
 
