@@ -139,8 +139,9 @@ def test_prefill_is_one_forward_a_model_that_has_something_to_see(build, name):
 def test_time_goes_to_whoever_worked(build):
     spans = {name: build(name).generate(REPEATING, GREEDY).spans for name in DRAFTING}
 
-    assert {name for name, spent in spans.items() if spent.middle_s > 0} == {*DRAFTING} - {"all-small"}
-    assert all(spent.small_s > 0 and spent.scheduler_s > 0 and spent.verify_s > 0 for spent in spans.values())
+    for phase in ("middle_s", "scheduler_s"):
+        assert {name for name, spent in spans.items() if getattr(spent, phase) > 0} == {*DRAFTING} - {"all-small"}
+    assert all(spent.small_s > 0 and spent.verify_s > 0 for spent in spans.values())
 
 
 @pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "treegraft-release"])

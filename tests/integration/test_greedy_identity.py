@@ -25,6 +25,16 @@ def test_ours_equal_generate(tiny, method, hf_tokens, prompts, ours, attention):
     assert (accepted > 0) == (ours[0] == "all-small")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_ours_equal_generate_on_many_more_prompts_and_longer_answers(tiny, method, hf_tokens, prompts, ours, seed):
+    model, params = tiny(seed=20 + seed, vocab_size=24), DecodingParams(max_new_tokens=96)
+    decoder = method(ours[0], model, **ours[1])
+    for prompt in SHORT + prompts:
+        few = [token % 24 for token in prompt]
+        assert decoder.generate(few, params).token_ids == hf_tokens(model, few, 96)
+
+
 @pytest.mark.parametrize("name", ["hf-generate", "prompt-lookup"])
 def test_outside_peers_equal_generate(llama, method, hf_tokens, prompts, name):
     peer = method(name, llama)

@@ -98,9 +98,9 @@ class Foreseeing(TreeMethod):
 
     answer = ()
 
-    def begin(self, context):
-        super().begin(context)
+    def begin(self, context, capacity):
         self.prompt_tokens, self.rng = len(context), random.Random(0)
+        return super().begin(context, capacity)
 
     def draft(self, context, remaining, watch, forwards):
         tree, done = DraftTree(context[-1]), len(context) - self.prompt_tokens

@@ -26,6 +26,6 @@ class Backwards(TreeMethod):
                 node = tree.add(node, token)
         return tree
 
-    def schedule(self, forwards: Sequence[Forward]) -> list[int]:
+    def schedule(self) -> list[int]:
         """Return a 0: each round takes one small step."""
         return [0]

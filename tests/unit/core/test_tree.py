@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from methods.core.tree import UNSCORED, DraftTree
@@ -53,6 +53,13 @@ def test_prune_keeps_the_best_nodes_with_all_their_ancestors_in_creation_order(t
     check_prune(DraftTree.prune, tree, budget, max_depth)
 
     assert rows(tree) == before
+
+
+@pytest.mark.slow
+@settings(max_examples=5000)
+@given(trees(most=40), st.integers(1, 45), st.none() | st.integers(0, 9))
+def test_prune_keeps_the_same_of_larger_trees(tree, budget, max_depth):
+    check_prune(DraftTree.prune, tree, budget, max_depth)
 
 
 def chosen(order):

@@ -25,22 +25,22 @@ DRAFTER = distributions(2, 1.0)
 EXACT = TARGET[0][:, None] * TARGET[1:]
 
 
-def distance(first, second):
+def distance(first, second, exact):
     """Total variation between the drawn pairs and the exact joint distribution."""
     counts = np.zeros((V, V))
     np.add.at(counts, (first, second), 1)
-    return 0.5 * np.abs(counts / len(first) - EXACT).sum()
+    return 0.5 * np.abs(counts / len(first) - exact).sum()
 
 
-def check_exact(first, second):
-    assert distance(first, second) < BOUND
+def check_exact(first, second, exact=EXACT):
+    assert distance(first, second, exact) < BOUND
 
 
 def top(weights, count):
     return np.argsort(-weights, kind="stable")[:count].tolist()
 
 
-def drawn_by_the_walk():
+def drawn_by_the_walk(**decoding):
     """Two tokens at a time: the tree is of depth 2; what it does not hold is drawn in a next, empty round."""
     tree = DraftTree(0)
     for token in top(DRAFTER[0], 3):
@@ -50,7 +50,7 @@ def drawn_by_the_walk():
     rows = torch.tensor(np.log(TARGET), dtype=torch.float32)
     behind = [0] + [1 + tree.tokens[node] if tree.depths[node] == 1 else 0 for node in range(1, len(tree))]
     logits = rows[behind]
-    sampler = Sampler(DecodingParams(max_new_tokens=2, temperature=1.0, draw_key=("joint",)))
+    sampler = Sampler(DecodingParams(**{"max_new_tokens": 2, "temperature": 1.0, "draw_key": ("joint",), **decoding}))
     pairs = np.empty((DRAWS, 2), dtype=int)
     for draw in range(DRAWS):
         drawn = walk(tree, logits, sampler, [0], 3 * draw)[1][:2]
@@ -62,6 +62,24 @@ def drawn_by_the_walk():
 
 def test_two_tokens_drawn_through_a_tree_have_the_targets_joint_distribution():
     check_exact(*drawn_by_the_walk())
+
+
+def nucleus(weights, temperature, mass):
+    """The distributions after temperature and top-p: a token stays while those before it hold less than `mass`."""
+    weights = weights ** (1 / temperature)
+    weights /= weights.sum(-1, keepdims=True)
+    order = np.argsort(-weights, axis=-1)
+    ordered = np.take_along_axis(weights, order, -1)
+    np.put_along_axis(weights, order, np.where(ordered.cumsum(-1) - ordered < mass, ordered, 0), -1)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+@pytest.mark.slow
+def test_two_tokens_drawn_at_a_temperature_and_from_a_nucleus_have_their_joint_distribution():
+    processed = nucleus(TARGET, 0.7, 0.8)
+    exact = processed[0][:, None] * processed[1:]
+
+    check_exact(*drawn_by_the_walk(temperature=0.7, top_p=0.8), exact)
 
 
 class Rejection:

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,4 +132,11 @@ def check_draft(options, grafted, unscored):
 @settings(max_examples=200)
 @given(drafts())
 def test_small_steps_grow_the_tree_that_their_description_says(draft):
+    check_draft(*draft)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000)
+@given(drafts())
+def test_small_steps_grow_the_described_tree_in_many_more_contexts(draft):
     check_draft(*draft)

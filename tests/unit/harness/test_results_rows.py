@@ -38,9 +38,9 @@ def test_the_last_attempt_of_each_key_is_kept_where_the_key_first_came(rows_file
     assert load_rows(rows_file(first, row(2), again))["attempt"].tolist() == [2, 1]
 
 
-def test_a_peers_first_token_leaves_the_rate_and_ours_does_not(row):
+def test_the_tokens_of_a_peers_first_forward_leave_the_rate_and_ours_do_not(row):
     assert row(1).timed_tokens == 3
-    assert row(1, rounds=None, spans=None, decode_forwards=2).timed_tokens == 2
+    assert row(1, rounds=None, spans=None, decode_forwards=1, prefill_tokens=2).timed_tokens == 1
 
 
 def test_a_row_survives_its_json_and_obeys_the_published_schema(row):

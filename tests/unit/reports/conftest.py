@@ -27,6 +27,7 @@ def _row(method, question_id=1, decode_s=1.0, committed=10, **changes):
         "committed": committed,
         "finish": "length",
         "rounds": None if peer else [Round(None, 4, number, []) for number in accepted],
+        "prefill_tokens": 1 if peer else 0,
         "decode_forwards": committed - 1 if peer else None,
         "prefill_s": 0.5,
         "decode_s": decode_s,

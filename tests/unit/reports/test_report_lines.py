@@ -75,6 +75,11 @@ def test_a_peers_first_token_leaves_its_rate_but_not_its_end_to_end_time(row):
     assert (line.accepted_per_round, line.small_pct, line.other_pct) == (None, None, None)
 
 
+def test_every_token_of_a_peers_first_forward_leaves_its_rate(row):
+    rows = [row("autoregressive", 1, 1.0, 10), row("peer", 1, 0.7, 10, peer=True, decode_forwards=2, prefill_tokens=3)]
+    assert line_of(summarise(rows), "peer").speedup == pytest.approx(0.1 / (0.7 / 7))
+
+
 def test_a_method_without_spans_has_no_decomposition(row):
     lines = summarise([row("autoregressive"), row("tree", spans=None)])
     assert line_of(lines, "tree").verify_pct is None
@@ -224,7 +229,7 @@ def test_rows_without_an_answered_baseline_are_nothing_to_report(row, failed):
         summarise([failed("autoregressive"), row("tree")])
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_order_of_rows_changes_nothing(row, data):
     rows = [
