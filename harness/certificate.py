@@ -1,4 +1,4 @@
-"""The losslessness certificate: a method's tokens against the baseline's (MEASUREMENT, certificate)."""
+"""The losslessness certificate: a method's tokens against the baseline's."""
 
 from __future__ import annotations
 

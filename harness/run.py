@@ -18,7 +18,7 @@ from harness.pair import Pair, get_pair
 from harness.plan import Block, load_blocks
 from harness.results import Manifest, Row, Start, TaskData, last_attempts
 from harness.store import Store
-from methods.catalog import FAMILIES, MethodSpec
+from methods.catalog import FAMILIES, MethodSpec, needed_drafters
 
 if TYPE_CHECKING:
     from methods.method import Method, Models
@@ -193,10 +193,12 @@ def _incomplete(plan: Plan, block: Block, rows: list[Row], attempt: int) -> bool
 
 
 def check_environment(plan: Plan) -> None:
-    """Raise `UserError` unless every plug-in loads and there is something to run; cheaper than starting the run."""
+    """Raise `UserError` unless the pair has what its methods need, plug-ins load and there is something to run."""
     from methods.catalog import load_family
 
     for spec in plan.methods:
+        if "middle" in needed_drafters(spec) and plan.pair.middle is None:
+            raise UserError(f"method {spec.name!r}: pair {plan.pair.name}: {plan.pair.no_middle}")
         if spec.family not in FAMILIES:  # our own need no check, and would import torch
             load_family(spec.family)
     if not plan.blocks:

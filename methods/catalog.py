@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
@@ -82,9 +83,10 @@ def resolve(
     """
     own = dict(definitions.get(name, {}))
     base = own.pop("base", name)
-    if base not in catalogue():
-        raise unknown_name("method", base, [*catalogue(), *(definitions if base == name else ())])
-    entry = catalogue()[base]
+    known = {**_registered(), **catalogue()}
+    if base not in known:
+        raise unknown_name("method", base, [*known, *(definitions if base == name else ())])
+    entry = known[base]
     merged = {**pair, **entry.settings, **config, **own, **flags}
     try:
         return MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
@@ -93,7 +95,21 @@ def resolve(
         key = ".".join(str(part) for part in first["loc"][:1]) or "schedule"
         if first["type"] == "extra_forbidden":
             raise unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields]) from error
-        raise UserError(f"method {name!r}: {key}: {first['msg']}") from error
+        raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _registered() -> dict[str, Entry]:
+    """Return the families that this process registered itself; there are none before the registry is imported."""
+    module = sys.modules.get("methods.method")
+    names = module.METHODS.names() if module is not None else []
+    return {name: Entry(family=name) for name in names if name not in FAMILIES}
+
+
+def needed_drafters(spec: MethodSpec) -> list[str]:
+    """Return which neural drafters of the pair a method of ours needs: `middle`, `small`, both or none."""
+    middle = spec.family == "hf-assisted" or (spec.family == "treegraft" and spec.settings.scheduler != "never")
+    small = spec.family == "treegraft" and spec.settings.small == "neural"
+    return ["middle"] * middle + ["small"] * small
 
 
 def load_family(family: str) -> Any:

@@ -47,6 +47,7 @@ LEGEND = (
     "p: paired sign-flip test; in brackets Holm-adjusted over all lines of the same clock.",
     "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
     "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared.",
+    "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
 )
 
 

@@ -1,4 +1,4 @@
-"""The middle drafter: a neural model that rescores, reselects and grafts (ALGORITHMS section 2, middle step)."""
+"""The middle drafter: a neural model that rescores, reselects and grafts (TreeGraft, 2026)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small drafter: training-free n-gram look-up in the context (ALGORITHMS section 2, small step)."""
+"""The small drafter: training-free n-gram look-up in the context."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def runnable(smollm2):
             return False
         return True
 
-    names = [name for name in catalogue() if runs(name)]
+    names = [name for name in catalogue() if name != "hf-generate" and runs(name)]  # that one is the yardstick itself
     assert {"autoregressive", "all-small", "prompt-lookup"} <= set(names)
     return names
 
