@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import invoke
 from harness.results import last_attempts, read_rows
-from methods.catalog import catalogue
+from methods.catalog import FAMILIES, catalogue
 
 TIMES = {"prefill_s", "decode_s", "e2e_s", "spans", "telemetry", "marks"}
 SMALL = ["run", "--pair", "toy", "--data", "embedded", "--threads", "1", "--max-new-tokens", "8"]
@@ -132,6 +132,6 @@ def plugin(tmp_path, monkeypatch):
 
     yield install
     sys.modules.pop("testing_plugin", None)
-    METHODS._objects.clear()
-    METHODS._objects.update(before)
+    for name in {*METHODS._objects} - {*before} - {*FAMILIES}:  # our own may have come in meanwhile, and stay
+        del METHODS._objects[name]
     catalogue.cache_clear()

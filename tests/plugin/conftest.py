@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from methods.catalog import catalogue
+from methods.catalog import FAMILIES, catalogue
 from methods.method import METHODS
 
 PACKAGE = Path(__file__).parent / "treegraft-backwards"
@@ -43,6 +43,6 @@ def install(project, tmp_path, monkeypatch):
 
     yield put
     sys.modules.pop(module, None)
-    METHODS._objects.clear()
-    METHODS._objects.update(before)
+    for name in {*METHODS._objects} - {*before} - {*FAMILIES}:  # our own may have come in meanwhile, and stay
+        del METHODS._objects[name]
     catalogue.cache_clear()
