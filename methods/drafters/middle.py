@@ -16,7 +16,8 @@ class MiddleDrafter(NeuralDrafter):
     """Improves the shared tree without destroying any of it.
 
     Only nodes whose distributions the step needs are evaluated: those that have a child, and those that
-    reselection may pick. The tree is the same as if the whole of it were evaluated at every call.
+    reselection may pick. The tree is the same as if the whole of it were evaluated at every call; of nodes whose
+    scores tie exactly, rounding may order either version differently.
 
     Args:
         model: the drafter's model.
