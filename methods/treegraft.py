@@ -51,11 +51,11 @@ class TreeGraft(TreeMethod):
         return [forward for forward in forwards if forward.tokens]
 
     def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
-        """Return the pruned tree of up to `steps` drafting steps."""
+        """Return the pruned tree of up to `steps` drafting steps, none where only one token may still come."""
         state = DraftState(DraftTree(context[-1]), [0])
         for _, drafter in self._neural():
             drafter.begin_round(context)
-        for state.step in range(1, self.settings.steps + 1):
+        for state.step in range(1, self.settings.steps + 1 if remaining > 1 else 1):
             if not self._step(state, context, watch, forwards):
                 break
         self._calls, self.drafted = state.calls, state.tree

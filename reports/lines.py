@@ -63,6 +63,10 @@ class Line:
     """τ: committed tokens per round; for outside peers timed tokens per decode forward."""
     tokens_per_s: float | None
     """Median over prompts of timed tokens per decode second: context, never compared across machines."""
+    calls_per_round: float | None
+    """Middle steps per round; null for outside peers."""
+    tokens_per_call: float | None
+    """Tokens that the neural drafter evaluated per middle step; null where it took none."""
     p: float | None
     """Raw p-value of a paired sign-flip test; null for the baseline and below 6 prompts."""
     p_holm: float | None
@@ -215,7 +219,18 @@ def _rates(rows: list[Row]) -> dict[str, float | None]:
     return {
         "accepted_per_round": accepted / number if number else None,
         "tokens_per_round": sum(row.timed_tokens for row in rows) / steps if steps else None,
+        **_calls(rows),
         **_shares(rows),
+    }
+
+
+def _calls(rows: Sequence[Row]) -> dict[str, float | None]:
+    rounds = [one for row in rows for one in row.rounds or []]
+    calls = sum(sum(one.schedule or []) for one in rounds)
+    tokens = sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle")
+    return {
+        "calls_per_round": calls / len(rounds) if rounds and all(row.rounds is not None for row in rows) else None,
+        "tokens_per_call": tokens / calls if calls else None,
     }
 
 

@@ -37,7 +37,7 @@ HEADERS = (
     "mark",
     "n",
 )
-SHARE_HEADERS = ("method", *(f"{part} %" for part in SPANS))
+SHARE_HEADERS = ("method", *(f"{part} %" for part in SPANS), "calls", "tokens a call")
 LEGEND = (
     f"speedup: geometric mean over prompts of decode time per committed token, {BASELINE} ÷ method; "
     "95% paired bootstrap.",
@@ -48,6 +48,7 @@ LEGEND = (
     "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
     "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared.",
     "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
+    "calls: of the middle drafter, per round. tokens a call: what it evaluated each time.",
 )
 
 
@@ -176,7 +177,8 @@ def _cells(line: Line) -> list[str]:
 
 def _share_cells(line: Line) -> list[str]:
     shares = (line.small_pct, line.middle_pct, line.scheduler_pct, line.verify_pct, line.other_pct)
-    return [line.method, *(_number(share, ".1f") for share in shares)]
+    calls = (_number(line.calls_per_round, ".2f"), _number(line.tokens_per_call, ".1f"))
+    return [line.method, *(_number(share, ".1f") for share in shares), *calls]
 
 
 def _speedup(line: Line) -> str:

@@ -1,0 +1,43 @@
+"""Evaluating only what a middle step needs pays: far fewer nodes than the whole tree at every call."""
+
+import pytest
+
+from methods.drafters.middle import MiddleDrafter
+
+pytestmark = [pytest.mark.torch, pytest.mark.smollm2]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    from harness.loading import load_pair
+    from harness.pair import get_pair
+
+    return load_pair(get_pair("smollm2-skip"), dtype="bf16", device="cpu")
+
+
+class Counted(MiddleDrafter):
+    """Counts what it evaluates, and what one forward over the whole tree at every call would."""
+
+    evaluated = whole = 0
+
+    def extend(self, tree, frontier, step, cap):
+        Counted.whole += tree.held
+        grown, evaluated = super().extend(tree, frontier, step, cap)
+        Counted.evaluated += evaluated
+        return grown, evaluated
+
+
+def test_a_middle_step_evaluates_less_than_40_percent_of_the_tree(pair, monkeypatch):
+    import methods.treegraft
+    from harness.prompts import conversation, prompt_ids
+    from methods.catalog import load_family, resolve
+    from methods.core.sampling import DecodingParams
+
+    monkeypatch.setattr(methods.treegraft, "MiddleDrafter", Counted)
+    spec = resolve("treegraft-fixed", definitions={}, pair={"budget": 7}, config={}, flags={})
+    method = load_family(spec.family)(pair.models, spec.settings)
+    for text in ("Write a poem about the sea.", "List three uses of salt."):
+        prompt = prompt_ids(pair.models.tokenizer, "chat", conversation([text], []))
+        method.generate(prompt, DecodingParams(max_new_tokens=24))
+
+    assert 0 < Counted.evaluated < 0.4 * Counted.whole
