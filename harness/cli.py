@@ -13,8 +13,11 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from harness.config import RunConfig
+from harness.config import RunConfig, from_flags
+from harness.distil.settings import DistilSettings
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+METAVARS = {"tasks": "a,b", "methods": "x,y", "layers": "0,1,…", "stop": "TEXT", "prompts": "FILE"}
+METAVARS |= dict.fromkeys(("out", "data", "work"), "DIR")
+REPEATED = {"stop", "prompts"}
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -61,23 +67,30 @@ def cli() -> None:
     """
 
 
-def _run_flags(function: Function) -> Function:
-    """Give a command one flag for every key of `RunConfig`, with its meaning and default."""
-    for name, field in reversed(RunConfig.model_fields.items()):
-        kind = field.annotation
-        text = f"{field.description}"
-        options: dict[str, Any] = {"default": None, "help": f"{text}  [default: {_shown(field.default)}]"}
-        if kind is bool:
-            options.update(is_flag=True, default=None)
-        elif name == "stop":
-            options.update(multiple=True, default=None)
-        elif get_origin(kind) is not list:
-            options["type"] = next(part for part in (*_parts(kind), str) if part in (int, float, str))
-        metavar = {"tasks": "a,b", "methods": "x,y", "stop": "TEXT", "out": "DIR", "data": "DIR"}.get(name)
-        if metavar:
-            options["metavar"] = metavar
-        function = click.option(f"--{name.replace('_', '-')}", name, **options)(function)
-    return function
+def _flags_of(model: type[BaseModel]) -> Callable[[Function], Function]:
+    """Give a command one flag for every key of a settings model, with its meaning and default."""
+
+    def decorate(function: Function) -> Function:
+        for name, field in reversed(model.model_fields.items()):
+            function = _flag(name, field)(function)
+        return function
+
+    return decorate
+
+
+def _flag(name: str, field: FieldInfo) -> Callable[[Function], Function]:
+    kind = field.annotation
+    default = "required" if field.is_required() else _shown(field.get_default(call_default_factory=True))
+    options: dict[str, Any] = {"default": None, "help": f"{field.description}  [default: {default}]"}
+    if kind is bool:
+        options.update(is_flag=True, default=None)
+    elif name in REPEATED:
+        options.update(multiple=True, default=None)
+    elif get_origin(kind) is not list:
+        options["type"] = next(part for part in (*_parts(kind), str) if part in (int, float, str))
+    if name in METAVARS:
+        options["metavar"] = METAVARS[name]
+    return click.option(f"--{name.replace('_', '-')}", name, **options)
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:
@@ -94,7 +107,7 @@ def _shown(default: Any) -> str:
 
 @cli.command("run")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
-@_run_flags
+@_flags_of(RunConfig)
 @click.option("--dry-run", is_flag=True, help="Say what would run and for how long, and stop.")
 def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
     """Run methods on tasks, or continue a run that was stopped.
@@ -235,3 +248,39 @@ def show(run: Path, question: str, method: str, round_number: int | None) -> Non
     console = Console()
     for drawing in drawings(run, question, method, round_number):
         console.print(drawing)
+
+
+@cli.command("distill")
+@_flags_of(DistilSettings)
+def distill_command(**flags: Any) -> None:
+    """Train a middle drafter for a target on text that the target writes itself.
+
+    The same command goes on where it was stopped: batches of text and the state of training lie in --work.
+    """
+    from harness.distil.distil import distil
+
+    settings = from_flags(DistilSettings, _given(flags))
+    card = distil(settings, _bar)
+    overall = ", ".join(f"{top} {share:.1%}" for top, share in card.figures["agreement"]["overall"].items())
+    click.echo(
+        f"{settings.out}: agreement {overall}; use it as  middle: {{distilled: {settings.out}}}  in a pair's file"
+    )
+
+
+@contextmanager
+def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Show a progress bar with the remaining time on a terminal, elsewhere a line now and then."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=total, note="")
+        yield lambda count, note: bar.update(task, advance=count, note=note)

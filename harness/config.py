@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -13,6 +13,8 @@ from harness.errors import UserError
 from harness.registry import unknown_name
 from methods.catalog import BASELINE, MethodSpec, catalogue, resolve
 from methods.settings import Settings
+
+Model = TypeVar("Model", bound=BaseModel)
 
 METHOD_FLAGS = ("steps", "width", "budget")
 
@@ -111,9 +113,8 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> tuple[RunConfig, di
     for key in values:
         if key not in RunConfig.model_fields:
             raise UserError(f"{where}: {unknown_name('key', str(key), RunConfig.model_fields)}")
-    environment = {"data": os.environ["TREEGRAFT_DATA"]} if os.environ.get("TREEGRAFT_DATA") else {}
     try:
-        return RunConfig.model_validate({**environment, **values, **flags}), values
+        return RunConfig.model_validate({**_environment(), **values, **flags}), values
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
@@ -121,6 +122,26 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> tuple[RunConfig, di
         raise UserError(
             f"{source}: {first['msg'].removeprefix('Value error, ')} (given: {first['input']!r})"
         ) from error
+
+
+def from_flags(model: type[Model], flags: dict[str, Any]) -> Model:
+    """Return settings that are given by flags alone, TREEGRAFT_DATA among them.
+
+    Raises:
+        UserError: a flag is missing or its value is unusable; the line names it.
+    """
+    try:
+        return model.model_validate({**_environment(), **flags})
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = f"--{str(first['loc'][0]).replace('_', '-')}"
+        if first["type"] == "missing":
+            raise UserError(f"{flag}: missing; {model.model_fields[str(first['loc'][0])].description}") from error
+        raise UserError(f"{flag}: {first['msg'].removeprefix('Value error, ')} (given: {first['input']!r})") from error
+
+
+def _environment() -> dict[str, str]:
+    return {"data": os.environ["TREEGRAFT_DATA"]} if os.environ.get("TREEGRAFT_DATA") else {}
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from harness.dequantise import dequantised, quiet_transformers
+from harness.distilled import WEIGHTS, distilled
 from harness.errors import UserError
 from harness.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
 from harness.provenance import file_digest, files_digest, tensors_digest
@@ -63,6 +65,10 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
             drafter = sharing_layers(target, source.target_layers, f"pair {pair.name}: {role}.target_layers")
             origin = f"layers {source.target_layers} of the target"
             origins[role] = {"origin": origin, "sha256": weights["sha256"]}
+        elif source.distilled is not None:
+            folder = distilled_folder(source.distilled)
+            drafter = distilled(target, weights["sha256"], folder)
+            origins[role] = {"origin": source.distilled, "sha256": file_digest(folder / WEIGHTS)}
         else:
             drafter, _, origins[role] = _load(source, pair, dtype, trust_remote_code)
         drafters[role] = TreeModel(_ready(drafter, target_device))
@@ -84,6 +90,12 @@ def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
     if ids is None:
         return frozenset()
     return frozenset([ids] if isinstance(ids, int) else ids)
+
+
+def distilled_folder(name: str) -> Path:
+    """Return the folder of a distilled drafter: one of the package by its name, or a folder of the user's."""
+    packaged = Path(str(files("harness").joinpath("drafters", name)))
+    return packaged if packaged.is_dir() else Path(name)
 
 
 def _device(name: str) -> torch.device:

@@ -36,12 +36,14 @@ class ModelSource(BaseModel):
     """The GGUF file inside `package`."""
     target_layers: list[int] | None = None
     """Drafters only: these layers of the target, untrained, sharing its weights."""
+    distilled: str | None = None
+    """Drafters only: a folder that `treegraft distill` wrote, or the name of a packaged one."""
     toy: dict[str, int] | None = None
     """A random model built in memory: {seed}."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        ways = ("hub", "path", "gguf", "package", "target_layers", "toy")
+        ways = ("hub", "path", "gguf", "package", "target_layers", "distilled", "toy")
         if sum(getattr(self, way) is not None for way in ways) != 1:
             raise ValueError(f"give exactly one of {', '.join(ways)}")
         if (self.package is None) != (self.file is None):
@@ -58,6 +60,8 @@ class Pair(BaseModel):
     """Its name, as rows carry it."""
     about: str = ""
     """One line for `treegraft ls pairs`."""
+    licence: str = "the target's"
+    """Licence of the target's weights, which a drafter distilled from it inherits."""
     target: ModelSource
     """The model whose output must be reproduced."""
     middle: ModelSource | None = None

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from harness.errors import UserError
+from methods.core.limited_head import LimitedHead
 
 _GROW_BY = 512  # KV rows; buffers grow between prompts, never within one
 _PREFILL_CHUNK = 256  # tokens whose logits are held at once
@@ -59,7 +60,7 @@ class _KVLayer(CacheLayerMixin):
 
 
 class KVCache(Cache):
-    """KV rows of all layers in two buffers [layers, heads, capacity, head_dim], allocated once."""
+    """KV rows of all layers in two buffers [layers, batch, heads, capacity, head_dim], allocated once."""
 
     def __init__(self, layers: int) -> None:
         super().__init__(layers=[_KVLayer(self, index) for index in range(layers)])
@@ -79,14 +80,15 @@ class KVCache(Cache):
     def layer_buffers(
         self, layer: int, key_states: torch.Tensor, value_states: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a layer's key and value buffer, each [1, heads, capacity, head_dim]."""
+        """Return a layer's key and value buffer, each [batch, heads, capacity, head_dim]."""
         if self._keys is None or self._values is None:
             self._keys = self._allocate(key_states)
             self._values = self._allocate(value_states)
-        return self._keys[layer].unsqueeze(0), self._values[layer].unsqueeze(0)
+        return self._keys[layer], self._values[layer]
 
     def _allocate(self, states: torch.Tensor) -> torch.Tensor:
-        return states.new_empty((self._count, states.shape[1], self.capacity, states.shape[3]))
+        batch, heads, _, head_dim = states.shape
+        return states.new_empty((self._count, batch, heads, self.capacity, head_dim))
 
     def keep(self, start: int, rows: Sequence[int]) -> None:
         """Move `rows` (absolute, ascending) to `start`, `start + 1`, … and forget all behind them."""
@@ -95,9 +97,16 @@ class KVCache(Cache):
             assert self._keys is not None  # rows were written, so the buffers exist
             assert self._values is not None
             index = torch.tensor(rows, device=self._keys.device)
-            self._keys[:, :, start:end] = self._keys[:, :, index]
-            self._values[:, :, start:end] = self._values[:, :, index]
+            self._keys[..., start:end, :] = self._keys[..., index, :]
+            self._values[..., start:end, :] = self._values[..., index, :]
         self.rows = end
+
+    def select(self, sequences: torch.Tensor) -> None:
+        """Keep only these sequences of the batch."""
+        assert self._keys is not None  # rows were written, so the buffers exist
+        assert self._values is not None
+        self._keys = self._keys[:, sequences]
+        self._values = self._values[:, sequences]
 
 
 class TreeModel:
@@ -114,6 +123,7 @@ class TreeModel:
         length: committed tokens in the cache.
         vocab_size: width of its logits, padding included.
         max_positions: longest context it was made for, in tokens.
+        limited_head: the model's head, where that knows a part of the vocabulary only.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -123,6 +133,8 @@ class TreeModel:
         config = model.config.get_text_config()
         self.vocab_size: int = config.vocab_size
         self.max_positions: int = config.max_position_embeddings
+        head = model.get_output_embeddings()
+        self.limited_head = head if isinstance(head, LimitedHead) else None
         self._cache = KVCache(config.num_hidden_layers)
         parameters = inspect.signature(model.forward).parameters
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
@@ -189,12 +201,17 @@ class TreeModel:
                 [nodes, pending + nodes]. Every node attends to the committed context and to itself.
 
         Returns:
-            Logits [nodes, vocabulary] in the model's dtype. The rows become pending.
+            Logits in the model's dtype, [nodes, vocabulary], or [nodes, limited vocabulary] where the head is
+            limited. The rows become pending.
         """
         positions = [self.length + depth for depth in depths]
         inputs = self._inputs(tokens, positions)
         inputs["attention_mask"] = self._masks(positions, visible)
-        logits: torch.Tensor = self.model(**inputs).logits[0]
+        logits: torch.Tensor
+        if self.limited_head is None:
+            logits = self.model(**inputs).logits[0]
+        else:
+            logits = self.limited_head.limited(self.model.base_model(**inputs).last_hidden_state[0])
         self._pending_positions += positions
         self._cache.rows = self.length + self.pending
         return logits

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from methods.core.tree import DraftTree
+from methods.drafters.columns import TokenColumns
 
 
 class EvaluatedNodes:
@@ -23,8 +24,9 @@ class EvaluatedNodes:
         unseen: as given.
     """
 
-    def __init__(self, unseen: int) -> None:
+    def __init__(self, unseen: int, columns: TokenColumns) -> None:
         self.unseen = unseen
+        self._token_columns = columns
         self.rows: dict[int, int] = {}
         self._visible: dict[int, NDArray[np.bool_]] = {}
         self._chunks: list[tuple[torch.Tensor, torch.Tensor]] = []  # logits [nodes, vocabulary], log-sum-exp [nodes]
@@ -59,8 +61,9 @@ class EvaluatedNodes:
         Args:
             nodes: their ids, in the forward's order.
             visible: what `visibility` returned for that forward.
-            logits: raw logits behind them, [nodes, common vocabulary].
+            logits: raw logits behind them, [nodes, columns and more].
         """
+        logits = logits[:, : self._token_columns.count]
         pending = visible.shape[1] - len(nodes)
         for place, node in enumerate(nodes):
             self.rows[node] = pending + place
@@ -77,16 +80,17 @@ class EvaluatedNodes:
             kept.append(self.rows[node])
         return kept
 
-    def log_probabilities(self, nodes: Sequence[int], tokens: Sequence[int], floor: float) -> list[float]:
-        """Return log p(token | path to node) for pairs of node and token; `floor` for unknown tokens."""
-        found = [floor] * len(nodes)
+    def log_probabilities(self, nodes: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return log p(token | path to node) for pairs of node and token; the floor for tokens without a column."""
+        found = [self._token_columns.floor] * len(nodes)
+        own = [self._token_columns.column(token) for token in tokens]
         for chunk, members in self._by_chunk(nodes).items():
             logits, totals = self._chunks[chunk]
-            known = [index for index in members if tokens[index] < logits.shape[1]]
+            known = [index for index in members if own[index] is not None]
             if not known:
                 continue
             places = torch.tensor([self._places[nodes[index]][1] for index in known], device=logits.device)
-            columns = torch.tensor([tokens[index] for index in known], device=logits.device)
+            columns = torch.tensor([own[index] for index in known], device=logits.device)
             values = (logits[places, columns].to(totals.dtype) - totals[places]).tolist()
             for index, value in zip(known, values, strict=True):
                 found[index] = value
@@ -102,7 +106,7 @@ class EvaluatedNodes:
             least = rows.topk(min(count, rows.shape[1]), dim=-1).values[:, -1:]
             which, columns = (rows >= least).nonzero(as_tuple=True)  # all that tie with the last, for `topk` picks any
             values = (rows[which, columns].to(totals.dtype) - totals[places][which]).tolist()
-            for row, token, value in zip(which.tolist(), columns.tolist(), values, strict=True):
+            for row, token, value in zip(which.tolist(), self._token_columns.tokens(columns), values, strict=True):
                 found[members[row]].append((token, value))
         return [sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count] for pairs in found]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
-from methods.drafters.neural import UNKNOWN_TOKEN_SCORE, NeuralDrafter
+from methods.drafters.neural import NeuralDrafter
 
 Reselect = Literal["unexpanded", "all", "off"]
 
@@ -103,7 +103,7 @@ class MiddleDrafter(NeuralDrafter):
         """Score, in creation order, every node whose parent has a distribution."""
         new = [node for node in tree.alive() if node not in self._scores and tree.parents[node] in self._nodes.rows]
         parents = [tree.parents[node] for node in new]
-        gained = self._nodes.log_probabilities(parents, [tree.tokens[node] for node in new], UNKNOWN_TOKEN_SCORE)
+        gained = self._nodes.log_probabilities(parents, [tree.tokens[node] for node in new])
         for node, parent, log_probability in zip(new, parents, gained, strict=True):
             self._scores[node] = self._scores[parent] + log_probability
         for node, score in self._scores.items():

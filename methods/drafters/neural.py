@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
+from methods.drafters.columns import TokenColumns
 from methods.drafters.evaluated import EvaluatedNodes
-
-UNKNOWN_TOKEN_SCORE = -20.0
-"""Log-probability of a token outside the drafter's vocabulary; any finite floor keeps the order of the rest."""
 
 
 class NeuralDrafter:
@@ -24,9 +22,9 @@ class NeuralDrafter:
     def __init__(self, model: TreeModel, *, width: int, vocabulary: int) -> None:
         self.model = model
         self._width = width
-        self._vocabulary = vocabulary
+        self._columns = TokenColumns.of(model, vocabulary)
         self._context: Sequence[int] = []
-        self._nodes = EvaluatedNodes(0)
+        self._nodes = EvaluatedNodes(0, self._columns)
 
     def begin(self, context: Sequence[int], capacity: int) -> None:
         """Forget the last prompt; prefill all but the last token of the new one, where it fits.
@@ -42,7 +40,7 @@ class NeuralDrafter:
     def begin_round(self, context: Sequence[int]) -> None:
         """Start a round whose root is the last token of `context`."""
         self._context = context
-        self._nodes = EvaluatedNodes(len(context) - 1 - self.model.length)
+        self._nodes = EvaluatedNodes(len(context) - 1 - self.model.length, self._columns)
 
     def fits(self, tree: DraftTree) -> bool:
         """Return whether the drafter's own context has room for the whole tree."""
@@ -72,7 +70,7 @@ class NeuralDrafter:
         offsets = [*range(len(unseen)), *(root + tree.depths[node] for node in nodes)]
         visible = self._nodes.visibility(tree, nodes)
         logits = self.model.evaluate(tokens, offsets, visible)
-        self._nodes.add(nodes, visible, logits[len(unseen) :, : self._vocabulary])
+        self._nodes.add(nodes, visible, logits[len(unseen) :])
         return len(tokens)
 
     def _known(self, tokens: Sequence[int]) -> list[int]:

@@ -106,7 +106,7 @@ class LosesARow(TreeModel):
 
         super().commit(rows)
         with torch.inference_mode():
-            self._cache._keys[:, :, self.length - 1] = 0.0
+            self._cache._keys[..., self.length - 1, :] = 0.0
 
 
 class KeepsARow(TreeModel):

@@ -53,7 +53,7 @@ class TableModel:
     It keeps texts instead of KV rows, so that wrong positions, visibility or commits give it another text.
     """
 
-    vocab_size, max_positions = 128, 999
+    vocab_size, max_positions, limited_head = 128, 999, None
 
     def __init__(self, table, start):
         self.table, self.start = table, start

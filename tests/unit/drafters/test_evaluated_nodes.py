@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from methods.core.tree import DraftTree
+from methods.drafters.columns import TokenColumns
 from methods.drafters.evaluated import EvaluatedNodes
 
 pytestmark = pytest.mark.torch
@@ -24,11 +25,12 @@ def seen(visible):
 
 def remembered(unseen, tree, *forwards, logits=None):
     """Nodes after some forwards, and what each forward's tokens see."""
-    nodes, views = EvaluatedNodes(unseen), []
+    logits = torch.zeros(len(tree), 4) if logits is None else logits
+    nodes, views = EvaluatedNodes(unseen, TokenColumns(logits.shape[1])), []
     for forward in forwards:
         visible = nodes.visibility(tree, forward)
         views.append(seen(visible))
-        nodes.add(forward, visible, torch.zeros(len(forward), 4) if logits is None else logits[list(forward)])
+        nodes.add(forward, visible, logits[list(forward)])
     return nodes, views
 
 
@@ -90,7 +92,7 @@ def check_best(kind):
     rows = [[0.0, 1, 2, 1, 1, 0], [3, 3, 3, 3, 3, 3], [0, 0, 1, 5, 0, 1], [1, 2, 3, 4, 5, 6]]
     logits = torch.tensor(rows, dtype=torch.float64)
     tree = tree_of([1], [2], [3])
-    nodes = kind(0)
+    nodes = kind(0, TokenColumns(6))
     for forward in ([0, 2], [1, 3]):
         nodes.add(forward, nodes.visibility(tree, forward), logits[list(forward)])
     exact = logits.log_softmax(-1)
@@ -139,21 +141,31 @@ def test_pairs_of_node_and_token_get_log_probabilities_and_unknown_tokens_the_fl
     exact = logits.log_softmax(-1).tolist()
     nodes, _ = remembered(1, TREE, [0, 1], [5], [2, 4], logits=logits)
 
-    found = nodes.log_probabilities([4, 0, 5, 5, 0, 1], [2, 4, 5, 0, 99, 3], -20.0)
+    found = nodes.log_probabilities([4, 0, 5, 5, 0, 1], [2, 4, 5, 0, 99, 3])
 
     known = [exact[4][2], exact[0][4], -20.0, exact[5][0], -20.0, exact[1][3]]
     assert found == pytest.approx(known, abs=1e-12)
-    assert nodes.log_probabilities([0], [7], -20.0) == [-20.0]
-    assert nodes.log_probabilities([], [], -20.0) == []
+    assert nodes.log_probabilities([0], [7]) == [-20.0]
+    assert nodes.log_probabilities([], []) == []
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_half_precision_logits_are_summed_in_fp32(kind):
     logits = torch.randn(1, 4096, generator=torch.Generator().manual_seed(1)).to(kind)
-    nodes = EvaluatedNodes(0)
+    nodes = EvaluatedNodes(0, TokenColumns(4096))
     nodes.add([0], np.ones((1, 1), dtype=np.bool_), logits)
     exact = logits.double().log_softmax(-1)[0]
 
     best = nodes.best([0], 5)[0]
 
     assert [value for _, value in best] == pytest.approx([float(exact[token]) for token, _ in best], abs=1e-5)
+
+
+def test_columns_of_a_limited_head_stand_for_its_tokens():
+    logits = torch.tensor([[1.0, 3.0, 2.0]], dtype=torch.float64)
+    exact = logits.log_softmax(-1)[0].tolist()
+    nodes = EvaluatedNodes(0, TokenColumns(3, -6.5, ids=(4, 70, 900), places={4: 0, 70: 1, 900: 2}))
+    nodes.add([0], np.ones((1, 1), dtype=np.bool_), logits)
+
+    assert nodes.log_probabilities([0, 0, 0], [900, 5, 4]) == pytest.approx([exact[2], -6.5, exact[0]])
+    assert [token for token, _ in nodes.best([0], 2)[0]] == [70, 900]

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from methods.core.tree import UNSCORED
-from methods.drafters import middle
+from methods.drafters import neural
+from methods.drafters.columns import TokenColumns
 from methods.drafters.middle import MiddleDrafter
 
 pytestmark = pytest.mark.torch
@@ -110,7 +111,7 @@ def check_floor(grafting):
 def test_a_token_outside_the_models_vocabulary_scores_the_floor(grafting, monkeypatch):
     check_floor(grafting)
 
-    monkeypatch.setattr(middle, "UNKNOWN_TOKEN_SCORE", float("-inf"))
+    monkeypatch.setattr(neural.TokenColumns, "of", lambda model, count: TokenColumns(count, float("-inf")))
     with pytest.raises(AssertionError):
         check_floor(grafting)
 

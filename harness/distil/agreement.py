@@ -1,0 +1,97 @@
+"""How often a drafter's best tokens hold the target's greedy next token, and what it costs beside the target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.distil.scripts import Part, Segment
+from harness.distil.writing import Writer, Written
+from methods.core.model import TreeModel
+
+TOPS = (1, 3, 10)
+_BATCH = 16
+_CONTEXT = 300
+_REPEATS = 40
+
+
+def greedy_answers(writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[Written]:
+    """Return the target's greedy answers of at most `limit` tokens, with their prompts, in the prompts' order."""
+    order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+    found: dict[int, Written] = {}
+    for start in range(0, len(order), _BATCH):
+        batch = order[start : start + _BATCH]
+        scripts = [[Segment(Part.GIVEN, tuple(prompts[index])), Segment(Part.ANSWER, limit=limit)] for index in batch]
+        found.update(zip(batch, writer.write(scripts, seed=0), strict=True))
+    return [found[index] for index in range(len(prompts))]
+
+
+@torch.inference_mode()
+def hits(drafter: TreeModel, answers: Iterable[Written]) -> dict[str, int]:
+    """Count answer tokens, and those among the drafter's 1, 3 and 10 best given all tokens before them.
+
+    Args:
+        drafter: its own best next token of every position is compared with the one that stands there.
+        answers: with their prompts.
+    """
+    counts = dict.fromkeys(("tokens", *(f"top{top}" for top in TOPS)), 0)
+    for answer in answers:
+        tokens = answer.tokens.tolist()
+        places = (answer.parts == int(Part.ANSWER)).nonzero()[:, 0]
+        if not len(places):
+            continue
+        right = _best(drafter, tokens[:-1])[places - 1] == answer.tokens[places][:, None]
+        counts["tokens"] += len(places)
+        for top in TOPS:
+            counts[f"top{top}"] += int(right[:, :top].any(1).sum())
+    return counts
+
+
+def _best(drafter: TreeModel, tokens: Sequence[int]) -> torch.Tensor:
+    """Return the drafter's best next tokens behind each of `tokens`, [tokens, most of `TOPS`]."""
+    best: list[torch.Tensor] = []
+    drafter.begin(len(tokens))
+    drafter.prefill_scored(tokens, lambda logits, start: best.append(logits.topk(max(TOPS)).indices.cpu()))
+    return torch.cat(best)
+
+
+def rates(counts: dict[str, int]) -> dict[str, float]:
+    """Return shares of the tokens counted, rounded to a tenth of a percent."""
+    return {f"top{top}": round(counts[f"top{top}"] / counts["tokens"], 3) for top in TOPS}
+
+
+def latencies(target: TreeModel, drafter: TreeModel, sizes: Sequence[int] = (1, 16, 32)) -> dict[str, Any]:
+    """Return median times in ms of forwards of so many tokens behind 300, and their ratio, taken in turns."""
+    models = {"target": target, "drafter": drafter}
+    for model in models.values():
+        model.begin(_CONTEXT + max(sizes))
+        model.prefill([0] * _CONTEXT)
+    taken: dict[tuple[str, int], list[float]] = {(name, size): [] for name in models for size in sizes}
+    for _ in range(_REPEATS):
+        for size in sizes:
+            for name, model in models.items():
+                taken[name, size].append(_forward_ms(model, size))
+    found: dict[str, Any] = {}
+    for size in sizes:
+        whole, own = median(taken["target", size]), median(taken["drafter", size])
+        found[str(size)] = {
+            "target_ms": round(whole, 1),
+            "drafter_ms": round(own, 1),
+            "ratio": round(median(np.divide(taken["drafter", size], taken["target", size])), 3),
+        }
+    return found
+
+
+def _forward_ms(model: TreeModel, size: int) -> float:
+    model.synchronise()
+    start = time.perf_counter()
+    model.evaluate([0] * size, range(size), np.tri(size, dtype=np.bool_))
+    model.synchronise()
+    taken = 1e3 * (time.perf_counter() - start)
+    model.commit([])
+    return taken

@@ -1,0 +1,42 @@
+"""The card of a distilled drafter for people, in Markdown."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from tabulate import tabulate
+
+from harness.distilled import Card
+
+
+def model_card(card: Card) -> str:
+    """Return the card as Markdown: what it is, how to use it, what was measured, how it was made."""
+    template = files("harness.distil").joinpath("model_card.md").read_text(encoding="utf-8")
+    return template.format(
+        target=card.target,
+        depth=len(card.layers),
+        tokens=card.vocabulary or "all",
+        licence=card.licence,
+        questions=_listed(card.figures["questions"]),
+        agreement=_agreement(card.figures["agreement"]),
+        latency=_latency(card.figures["latency"]),
+        text=_listed(card.text),
+        recipe=_listed(card.recipe),
+        floor=card.floor,
+        versions=_listed(card.versions),
+    )
+
+
+def _listed(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in facts.items())
+
+
+def _agreement(figures: dict[str, dict[str, float]]) -> str:
+    rows = [[name, *(f"{value:.1%}" for value in tops.values())] for name, tops in figures.items()]
+    return tabulate(rows, ["task", "top 1", "top 3", "top 10"], tablefmt="github", disable_numparse=True)
+
+
+def _latency(figures: dict[str, dict[str, float]]) -> str:
+    rows = [[size, *values.values()] for size, values in figures.items()]
+    return tabulate(rows, ["tokens", "target ms", "drafter ms", "ratio"], tablefmt="github")

@@ -1,0 +1,73 @@
+"""What the target is given to write on: scripts of user turns that it completes and then answers."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+_WORD = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a sequence begins.
+
+    Attributes:
+        kind: one of the steering file's.
+        text: the first words of the user's turn, which the target writes on; whole for articles.
+        whole: whether the turn is complete.
+        turns: user turns in all; later ones are the target's own.
+    """
+
+    kind: str
+    text: str
+    whole: bool = False
+    turns: int = 1
+
+
+class Steering:
+    """Draws openings from the packaged steering file."""
+
+    def __init__(self, seed: int) -> None:
+        text = files("harness.distil").joinpath("steering.yaml").read_text(encoding="utf-8")
+        data: dict[str, Any] = yaml.safe_load(text)
+        self._kinds: dict[str, dict[str, Any]] = data["kinds"]
+        self._words: dict[str, list[str]] = data["words"]
+        self._random = random.Random(seed)
+
+    def kind(self, batch: int) -> str:
+        """Return the kind of a batch: after any number of batches each kind has had about its share."""
+        counts = dict.fromkeys(self._kinds, 0)
+        for number in range(batch + 1):
+            shares = {kind: self._kinds[kind]["share"] / 100 for kind in counts}
+            due = max(counts, key=lambda kind: shares[kind] * (number + 1) - counts[kind])
+            counts[due] += 1
+        return due
+
+    def openings(self, kind: str, articles: Sequence[str] | None, count: int) -> list[Opening]:
+        """Draw openings of a kind; `articles` are put into those that need one, each once."""
+        found = []
+        for index in range(count):
+            template = self._random.choice(self._kinds[kind]["openings"])
+            known = {"article": articles[index]} if articles else {}
+            found.append(
+                Opening(kind, self._filled(template, known), bool(articles), self._kinds[kind].get("turns", 1))
+            )
+        return found
+
+    def article_requests(self, kind: str, count: int) -> list[str]:
+        """Draw requests for articles that openings of this kind quote; none where they quote nothing."""
+        requests = self._kinds[kind].get("articles", [])
+        return [self._filled(self._random.choice(requests), {}) for _ in range(count)] if requests else []
+
+    def _filled(self, template: str, known: dict[str, str]) -> str:
+        def drawn(match: re.Match[str]) -> str:
+            return known.get(match[1]) or self._random.choice(self._words[match[1]])
+
+        return _WORD.sub(drawn, template)

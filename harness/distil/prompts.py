@@ -1,0 +1,54 @@
+"""Questions that are given: the user's own to train on, and the tasks' to measure agreement on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.distil.settings import DistilSettings
+from harness.errors import UserError
+from harness.pair import Pair
+from harness.prompts import conversation, prompt_ids
+from tasks.registry import get_task
+from tasks.sources import load_questions
+
+
+def own_questions(files: Sequence[str]) -> list[str]:
+    """Return the first turns of JSON-lines files with `turns`.
+
+    Raises:
+        UserError: a file cannot be read or a line holds no turns; names both.
+    """
+    return [_first_turn(file, number, line) for file in files for number, line in enumerate(_lines(file), start=1)]
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--prompts {file}: cannot be read ({error}); give a JSON-lines file") from error
+
+
+def _first_turn(file: str, number: int, line: str) -> str:
+    try:
+        turns = json.loads(line)["turns"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        turns = None
+    if not (isinstance(turns, list) and turns and isinstance(turns[0], str) and turns[0].strip()):
+        raise UserError(f'--prompts {file}: line {number}: no question; write for example {{"turns": ["Why?"]}}')
+    return turns[0]
+
+
+def task_prompts(settings: DistilSettings, pair: Pair, tokenizer: Any) -> dict[str, list[list[int]]]:
+    """Return the first turns' prompt tokens of each task's evaluation questions.
+
+    Raises:
+        UserError: an unknown task, or data that is missing or broken.
+    """
+    found: dict[str, list[list[int]]] = {}
+    for name in settings.tasks:
+        questions = load_questions(get_task(name), split="eval", data=settings.data).questions[: settings.limit]
+        found[name] = [prompt_ids(tokenizer, pair.template, conversation(question.turns, [])) for question in questions]
+    return found

@@ -1,0 +1,48 @@
+"""The drafter in training: trainable copies of some of the target's layers between its embeddings and its head."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from harness.distilled import TRAINED
+from harness.shared_layers import sharing_layers
+
+
+def student_of(target: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
+    """Return a model with fp32 copies of some of the target's layers and of its last norm, alone trainable.
+
+    Raises:
+        UserError: a layer that the target does not have.
+    """
+    student = sharing_layers(target, list(layers), "--layers")
+    body = student.base_model
+    for name in TRAINED:
+        body._modules[name] = copy.deepcopy(body.get_submodule(name)).float().requires_grad_(True)
+    student.train()
+    return student
+
+
+def trained_state(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Return the tensors that training changes, by their name in the model's body."""
+    body = model.base_model
+    return {f"{name}.{key}": value for name in TRAINED for key, value in body.get_submodule(name).state_dict().items()}
+
+
+def limited_vocabulary(counts: NDArray[np.int64], size: int, always: Iterable[int]) -> torch.Tensor:
+    """Return the `size` tokens that the self-written text holds most, and `always`, ascending, int64 [tokens].
+
+    Args:
+        counts: how often each token occurs, [vocabulary].
+        size: most tokens to keep; 0 keeps the whole vocabulary.
+        always: tokens kept in any case.
+    """
+    if size == 0:
+        return torch.arange(len(counts))
+    best = np.argsort(-counts, kind="stable")[:size]
+    return torch.tensor(sorted({int(token) for token in best if counts[token]} | set(always)))

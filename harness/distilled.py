@@ -1,0 +1,145 @@
+"""A distilled drafter on disk: int8 weights of the trained layers, the tokens it knows, and its card."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+
+from harness.errors import UserError
+from harness.shared_layers import sharing_layers
+from methods.core.limited_head import LimitedHead
+
+WEIGHTS = "drafter.safetensors"
+CARD = "card.json"
+TRAINED = ("layers", "norm")
+"""The modules of a model's body that training changes; embeddings and head stay the target's own."""
+
+
+class Card(BaseModel):
+    """What a distilled drafter is and how it came about."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    """Version of this schema."""
+    target: dict[str, str]
+    """Name, origin and sha256 of the target's weights; the drafter borrows that target's embeddings and head."""
+    licence: str
+    """Licence of the weights: the target's."""
+    layers: list[int]
+    """The target's layers that training began with."""
+    vocabulary: int
+    """Tokens that the head knows; 0 is all of them."""
+    floor: float
+    """Log-probability that a token outside counts as."""
+    recipe: dict[str, Any]
+    """How it was trained."""
+    text: dict[str, Any]
+    """What it was trained on."""
+    figures: dict[str, Any]
+    """What was measured of the weights in this folder."""
+    versions: dict[str, str]
+    """Python and packages that trained it."""
+
+
+def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: torch.Tensor, card: Card) -> None:
+    """Write a drafter: matrices as int8 with one fp32 scale a row, the rest as it is.
+
+    Args:
+        folder: made where it is missing.
+        state: trained tensors by their name in the model's body.
+        token_ids: tokens that the head knows, ascending, [tokens]; empty is all of them.
+        card: its description.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {"token_ids": token_ids.to(torch.int32)}
+    for name, value in state.items():
+        weights = value.detach().float().cpu()
+        if weights.ndim == 2:
+            scale = weights.abs().amax(dim=1).clamp(min=1e-12) / 127
+            tensors[f"{name}.scale"] = scale
+            tensors[name] = (weights / scale[:, None]).round().to(torch.int8)
+        else:
+            tensors[name] = weights.clone()
+    save_file(tensors, folder / WEIGHTS)
+    (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def read_card(folder: Path) -> Card:
+    """Return a drafter's card.
+
+    Raises:
+        UserError: the folder has none, or it is not one.
+    """
+    file = folder / CARD
+    try:
+        return Card.model_validate_json(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{file}: no such file; give a folder that treegraft distill wrote") from error
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        raise UserError(f"{file}: unreadable ({' '.join(str(error).split())[:200]}); distil it again") from error
+
+
+def distilled(target: PreTrainedModel, target_digest: str, folder: Path) -> PreTrainedModel:
+    """Return a distilled drafter over its target's embeddings and head, in the target's floating-point type.
+
+    Args:
+        target: the target's model.
+        target_digest: sha256 of its weights.
+        folder: as `write_distilled` wrote it.
+
+    Raises:
+        UserError: made for another target, or a file is missing or broken.
+    """
+    card = read_card(folder)
+    if card.target["sha256"] != target_digest:
+        raise UserError(
+            f"{folder}: distilled from {card.target['origin']}, other weights than this target's; distil one"
+        )
+    file = folder / WEIGHTS
+    try:
+        tensors = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file}: cannot be read ({error}); distil it again") from error
+    token_ids = tensors.pop("token_ids", torch.empty(0)).to(torch.int64)
+    drafter = sharing_layers(target, card.layers, f"{folder / CARD}: layers")
+    load_trained(drafter, _whole(tensors), target.dtype, file)
+    if len(token_ids):
+        head: Any = target.get_output_embeddings()
+        rows = head.weight.detach()[token_ids].clone()
+        drafter.set_output_embeddings(LimitedHead(rows, token_ids, head.weight.shape[0], card.floor))
+    return drafter
+
+
+def load_trained(model: PreTrainedModel, state: Mapping[str, torch.Tensor], dtype: torch.dtype, file: Path) -> None:
+    """Give a model its own layers and norm, of these tensors.
+
+    Raises:
+        UserError: a tensor is missing, unknown or of another shape.
+    """
+    body = model.base_model
+    for name in TRAINED:
+        module = copy.deepcopy(body.get_submodule(name)).to(dtype)
+        own = {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
+        try:
+            module.load_state_dict(own)
+        except RuntimeError as error:
+            raise UserError(f"{file}: not this target's layers ({' '.join(str(error).split())[:200]})") from error
+        body._modules[name] = module
+
+
+def _whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return de-quantised tensors, fp32."""
+    return {
+        name: value if value.dtype != torch.int8 else value.float() * tensors[f"{name}.scale"][:, None]
+        for name, value in tensors.items()
+        if not name.endswith(".scale")
+    }

@@ -1,0 +1,38 @@
+"""A language-model head over a part of the vocabulary: most tokens never occur, and their columns cost time."""
+
+from __future__ import annotations
+
+import torch
+
+
+class LimitedHead(torch.nn.Module):
+    """Stands in a model's head's place; called by the model it gives logits over the full vocabulary.
+
+    Args:
+        weight: the head's rows of the limited vocabulary, [tokens, hidden size].
+        token_ids: those tokens, ascending, int64 [tokens].
+        vocab_size: width of the full vocabulary.
+        floor: log-probability that a token outside counts as.
+    """
+
+    weight: torch.Tensor
+    token_ids: torch.Tensor
+
+    def __init__(self, weight: torch.Tensor, token_ids: torch.Tensor, vocab_size: int, floor: float) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("token_ids", token_ids)
+        self.vocab_size = vocab_size
+        self.floor = floor
+
+    def limited(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return logits over the limited vocabulary, [..., tokens], from hidden states [..., hidden size]."""
+        return torch.nn.functional.linear(hidden, self.weight)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return logits over the full vocabulary, [..., vocab_size], from hidden states [..., hidden size]."""
+        logits = self.limited(hidden)
+        outside = logits.float().logsumexp(-1, keepdim=True) + self.floor
+        full = outside.to(logits.dtype).expand(*logits.shape[:-1], self.vocab_size).clone()
+        full[..., self.token_ids] = logits
+        return full
