@@ -66,6 +66,9 @@ class RunConfig(BaseModel):
     """Threads of the CPU forwards; null takes one a core."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
+    follow: Literal["own", "reference"] = "own"
+    """Commit each method's own draws, or the baseline's tokens: then all methods decode one text, as studies in half
+    precision should (flips are counted; outside peers decode their own)."""
     clock: Literal["wall"] = "wall"
     """How time is told; this version measures."""
     trust_remote_code: bool = False

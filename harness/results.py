@@ -88,6 +88,8 @@ class Row(Record):
     """From the call to the last commit."""
     spans: Spans | None = None
     """Where the decode time went; null for outside peers."""
+    flips: int | None = None
+    """Positions where the method's own draw was not the baseline's token; null unless the run follows the baseline."""
     telemetry: dict[str, Any] = Field(default_factory=dict)
     """What was read off the machine while the row was timed."""
 

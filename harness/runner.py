@@ -7,11 +7,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hardware_profiles.cpu import CpuWatch, Reading
-from harness.certificate import certify
+from harness.certificate import certify, certify_flips
 from harness.config import RunConfig
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
@@ -96,6 +96,8 @@ class Runner:
                 rows += [self._failed(block, turn, name, attempt, None, str(problem)) for name in self._specs]
                 continue
             params = self._params(block, turn, self._config.max_new_tokens)
+            if self._config.follow == "reference":
+                params = self._following(prompt, params)
             taken = {
                 name: self._answer(self._methods[name], prompt, params)
                 for name in method_order(list(self._specs), self._config.seed, block, turn)
@@ -105,6 +107,14 @@ class Runner:
             if baseline is not None:
                 answers.append(self._loaded.models.tokenizer.decode(baseline.token_ids, skip_special_tokens=True))
         return rows
+
+    def _following(self, prompt: Sequence[int], params: DecodingParams) -> DecodingParams:
+        """Return parameters that follow the baseline's tokens.
+
+        They are decoded here, untimed, so that the baseline too can be timed at its own place in the order.
+        """
+        reference = self._answer(self._methods[BASELINE], prompt, params).generation
+        return params if reference is None else replace(params, reference=tuple(reference.token_ids))
 
     def _prompt(self, block: Block, answers: Sequence[str]) -> list[int]:
         messages = conversation(block.question.turns, answers)
@@ -161,6 +171,7 @@ class Runner:
             token_ids=generation.token_ids,
             committed=len(generation.token_ids),
             finish=generation.finish,
+            flips=None if generation.flips is None else len(generation.flips),
             rounds=generation.rounds,
             prefill=generation.prefill,
             prefill_tokens=generation.prefill_tokens,
@@ -178,6 +189,8 @@ class Runner:
             return "reference"
         if generation.rounds is None and not params.greedy:
             return "unverified"  # an outside peer draws in its own way
+        if generation.flips is not None and generation.token_ids == baseline.token_ids:
+            return certify_flips(self._loaded.models.target, params, prompt, baseline.token_ids, generation.flips)
         return certify(self._loaded.models.target, params, prompt, baseline.token_ids, generation.token_ids)
 
     def _failed(
@@ -199,7 +212,16 @@ class Runner:
             "prompt": None if prompt is None else list(prompt),
             "method": self._specs[name].model_dump(),
             "decoding": config.model_dump(
-                include={"max_new_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "stop", "device"}
+                include={
+                    "max_new_tokens",
+                    "temperature",
+                    "top_p",
+                    "top_k",
+                    "repetition_penalty",
+                    "stop",
+                    "device",
+                    "follow",
+                }
             ),
             "dtype": config.dtype or self._loaded.pair.dtype,
             "seed": config.seed,

@@ -55,7 +55,8 @@ class TreeMethod(Method):
             self.advance(new, [tree.source(node) for node in accepted], watch)
             rounds.append(Round(self.schedule(), len(tree) - 1, min(len(accepted) - 1, len(new)), forwards))
         decode_s = watch.stop()
-        return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans())
+        flips = None if params.reference is None else [flip for flip in sampler.flips if flip[0] < len(output)]
+        return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans(), flips=flips)
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
         """Start a prompt: prefill the target with all but the last token, set drafters up.
