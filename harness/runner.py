@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hardware_profiles.cpu import CpuWatch, Reading
+from hardware_profiles.profile import Profile
 from harness.certificate import certify, certify_flips
 from harness.config import RunConfig
+from harness.errors import UserError
+from harness.latency import measured_latency, profile_latency
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
 from harness.prompts import conversation, prompt_ids
-from harness.results import Row, TaskData, Verdict
+from harness.results import Latency, Row, TaskData, Verdict
+from harness.retiming import retimed
 from methods.catalog import BASELINE, MethodSpec
 from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
@@ -45,6 +49,7 @@ class Runner:
         methods: the same methods as objects, by name.
         config: the run's configuration.
         data: where each task's questions came from.
+        profile: what the clock charges; None measures.
     """
 
     def __init__(
@@ -54,12 +59,14 @@ class Runner:
         methods: Mapping[str, Method],
         config: RunConfig,
         data: Mapping[str, TaskData],
+        profile: Profile | None = None,
     ) -> None:
         self._loaded = loaded
         self._specs = {spec.name: spec for spec in specs}
         self._methods = methods
         self._config = config
         self._data = data
+        self._profile = profile
         self._cpu = CpuWatch()
 
     def warm_up(self, block: Block) -> None:
@@ -79,6 +86,16 @@ class Runner:
                 if abs(seconds - last) <= _WARM_UP_STEADY * seconds:
                     break
                 last = seconds
+
+    def latency(self, block: Block) -> Latency:
+        """Return T_tgt and T_mid: as given, of the clock's profile, or measured on a block's first prompt."""
+        if self._config.latency is not None:
+            target_ms, middle_ms = self._config.latency
+            return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
+        prompt = self._prompt(block, [])
+        if self._profile is not None:
+            return profile_latency(self._profile, self._loaded.pair, len(prompt))
+        return measured_latency(self._loaded, prompt)
 
     def run_block(self, block: Block, attempt: int) -> list[Row]:
         """Return the rows of a block: each turn, every method in a random order.
@@ -103,7 +120,10 @@ class Runner:
                 for name in method_order(list(self._specs), self._config.seed, block, turn)
             }
             baseline = taken[BASELINE].generation
-            rows += [self._row(block, turn, name, attempt, prompt, params, taken[name], baseline) for name in taken]
+            rows += [
+                self._clocked(self._row(block, turn, name, attempt, prompt, params, taken[name], baseline))
+                for name in taken
+            ]
             if baseline is not None:
                 answers.append(self._loaded.models.tokenizer.decode(baseline.token_ids, skip_special_tokens=True))
         return rows
@@ -181,6 +201,15 @@ class Runner:
             e2e_s=generation.e2e_s,
             spans=generation.spans,
         )
+
+    def _clocked(self, row: Row) -> Row:
+        """Return a row with the times of the run's clock."""
+        if self._profile is None:
+            return row
+        try:
+            return retimed(row, self._profile)
+        except UserError as error:  # a plug-in without rounds
+            return row.model_copy(update={"status": "failed", "error": str(error), "verdict": None})
 
     def _verdict(
         self, name: str, prompt: Sequence[int], params: DecodingParams, baseline: Generation, generation: Generation
