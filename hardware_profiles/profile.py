@@ -107,7 +107,8 @@ class Profile(_Part):
 def profile_names() -> list[str]:
     """Return the names of the packaged profiles."""
     folder = files("hardware_profiles").joinpath("profiles")
-    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return sorted(file.name.removesuffix(".yaml") for file in entries if file.name.endswith(".yaml"))
 
 
 def get_profile(name: str) -> Profile:

@@ -58,7 +58,7 @@ class RunConfig(BaseModel):
     repeats: int = Field(default=1, ge=1, le=1000)
     """How often each question is answered."""
     steps: int | None = Field(default=None, ge=1)
-    """Drafting steps a round, for every method that drafts."""
+    """Drafting steps a round, for every method that drafts; a schedule of one's own must have as many."""
     width: int | None = Field(default=None, ge=1)
     """Frontier size, for every method that drafts."""
     budget: int | None = Field(default=None, ge=1)
@@ -92,7 +92,10 @@ class RunConfig(BaseModel):
     @field_validator("latency", mode="before")
     @classmethod
     def _split_latency(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
+        parts = value.split(",") if isinstance(value, str) else value
+        if parts is not None and (not isinstance(parts, list | tuple) or len(parts) != 2):
+            raise ValueError("give two times, such as 69.4,44.2")
+        return parts
 
     @field_validator("latency")
     @classmethod

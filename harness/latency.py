@@ -12,12 +12,13 @@ from harness.results import Latency
 from methods.catalog import load_family, resolve
 from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
+from methods.method import PromptError
 
 _ANSWERS = 3
 _TOKENS = 32
 
 
-def measured_latency(loaded: LoadedPair, prompt: Sequence[int]) -> Latency:
+def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: int) -> Latency | None:
     """Decode a prompt three times with every drafting step the middle's; return medians of the mean times.
 
     Prefill is left out of both.
@@ -25,14 +26,24 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int]) -> Latency:
     Args:
         loaded: a pair with a middle drafter.
         prompt: token ids.
+        max_new_tokens: most tokens of the run's answers.
+
+    Returns:
+        None where the prompt leaves target or middle no room to work in.
     """
     spec = resolve("all-mid", definitions={}, pair=loaded.pair.defaults, config={}, flags={})
     method = load_family(spec.family)(loaded.models, spec.settings)
-    answers = [method.generate(prompt, DecodingParams(_TOKENS)) for _ in range(_ANSWERS)]
+    params = DecodingParams(min(_TOKENS, max_new_tokens))
+    try:
+        answers = [method.generate(prompt, params) for _ in range(_ANSWERS)]
+    except PromptError:  # its rows will say so
+        return None
+    if not all(map(_calls, answers)):
+        return None
     return Latency(
         target_ms=round(median(map(_verification_ms, answers)), 3),
         middle_ms=round(median(map(_call_ms, answers)), 3),
-        source="measured on the first prompt",
+        source="measured on a prompt of the run",
     )
 
 
@@ -55,4 +66,8 @@ def _verification_ms(answer: Generation) -> float:
 
 def _call_ms(answer: Generation) -> float:
     assert answer.spans is not None  # ours times its phases
-    return 1e3 * answer.spans.middle_s / max(1, sum(sum(one.schedule or []) for one in answer.rounds or []))
+    return 1e3 * answer.spans.middle_s / _calls(answer)
+
+
+def _calls(answer: Generation) -> int:
+    return sum(sum(one.schedule or []) for one in answer.rounds or [])

@@ -21,6 +21,7 @@ from harness.toy import toy_model, toy_tokenizer
 from methods.core.model import TreeModel
 from methods.method import Models
 
+_OTHER_TOKENS = 0.01  # of the common ids; siblings differ in a few special tokens
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
@@ -70,7 +71,8 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
             drafter = distilled(target, weights["sha256"], folder)
             origins[role] = {"origin": source.distilled, "sha256": file_digest(folder / WEIGHTS)}
         else:
-            drafter, _, origins[role] = _load(source, pair, dtype, trust_remote_code)
+            drafter, own, origins[role] = _load(source, pair, dtype, trust_remote_code)
+            _check_tokens(tokenizer, own, pair, role)
         drafters[role] = TreeModel(_ready(drafter, target_device))
     models = Models(
         target=TreeModel(_ready(target, target_device)),
@@ -90,6 +92,18 @@ def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
     if ids is None:
         return frozenset()
     return frozenset([ids] if isinstance(ids, int) else ids)
+
+
+def _check_tokens(target: Any, drafter: Any, pair: Pair, role: str) -> None:
+    """Refuse a drafter whose token ids mean something else: it would draft text that the target never says."""
+    count = min(len(target), len(drafter))
+    theirs = zip(target.convert_ids_to_tokens(range(count)), drafter.convert_ids_to_tokens(range(count)), strict=True)
+    other = sum(one != two for one, two in theirs)
+    if other > _OTHER_TOKENS * count:
+        raise UserError(
+            f"pair {pair.name}: {role}: {other} of {count} token ids mean something else than the target's; "
+            "give a drafter with the target's tokenizer"
+        )
 
 
 def distilled_folder(name: str) -> Path:

@@ -34,7 +34,7 @@ class ModelSource(BaseModel):
     """An installed distribution that carries `file`."""
     file: str | None = None
     """The GGUF file inside `package`."""
-    target_layers: list[int] | None = None
+    target_layers: list[int] | None = Field(default=None, min_length=1)
     """Drafters only: these layers of the target, untrained, sharing its weights."""
     distilled: str | None = None
     """Drafters only: a folder that `treegraft distill` wrote, or the name of a packaged one."""
@@ -51,6 +51,8 @@ class ModelSource(BaseModel):
         ways = ("hub", "path", "gguf", "package", "target_layers", "distilled", "toy")
         if sum(getattr(self, way) is not None for way in ways) != 1:
             raise ValueError(f"give exactly one of {', '.join(ways)}")
+        if self.toy is not None and set(self.toy) - {"seed"}:
+            raise ValueError(f"toy knows seed alone, not {', '.join(sorted(set(self.toy) - {'seed'}))}")
         if (self.package is None) != (self.file is None):
             raise ValueError("package and file go together")
         return self
@@ -140,6 +142,9 @@ def _parse(text: str, name: str, origin: str) -> Pair:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "pair"
+        if first["type"] == "extra_forbidden":
+            known = (Pair if len(first["loc"]) == 1 else ModelSource).model_fields
+            raise UserError(f"{origin}: {unknown_name('key', str(first['loc'][-1]), known)}") from error
         raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:  # a date that does not exist is a ValueError
         raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error

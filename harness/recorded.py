@@ -45,13 +45,21 @@ class RecordedRun:
 
     @cached_property
     def loaded(self) -> LoadedPair:
-        """Its models and tokenizer."""
-        return loading.load_pair(
+        """Its models and tokenizer.
+
+        Raises:
+            UserError: other weights than it ran with.
+        """
+        loaded = loading.load_pair(
             self.pair,
             dtype=self.config.dtype or self.pair.dtype,
             device=self.config.device,
             trust_remote_code=self.config.trust_remote_code,
         )
+        for role, known in self.manifest.weights.items():
+            if loaded.weights[role]["sha256"] != known["sha256"]:
+                raise UserError(f"{self._folder}: its {role} had other weights ({known['origin']}); restore them")
+        return loaded
 
     def spec(self, name: str) -> MethodSpec:
         """Return one of its methods.

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hardware_profiles.profile import Profile
+from harness.config import METHOD_FLAGS
 from harness.errors import UserError
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
 from harness.results import Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
-from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, resolve
+from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, needed_drafters, resolve
 from methods.core.model import TreeModel
 from methods.method import Models
 from methods.tree_method import TreeMethod
@@ -73,7 +74,8 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
         spec = recorded.spec(name) if name in known else _new_spec(name, recorded)
         specs.append(spec)
         if name in known:
-            rows += [retimed(row, profile) for row in recorded.rows if row.method == name]
+            neural = needed_drafters(spec)
+            rows += [retimed(row, profile, neural) for row in recorded.rows if row.method == name]
         else:
             rows += _drafted(recorded, spec, profile)
     manifest = recorded.manifest.model_copy(
@@ -90,8 +92,14 @@ def _new_spec(name: str, recorded: RecordedRun) -> MethodSpec:
     if recorded.config.temperature:
         raise UserError(f"--methods {name}: the run sampled, and only greedy text can be drafted along; run the method")
     if name not in catalogue():
-        raise unknown_name("method", name, [*(spec["name"] for spec in recorded.manifest.methods), *catalogue()])
-    return resolve(name, definitions={}, pair=recorded.pair.defaults, config={}, flags={})
+        raise unknown_name(
+            "method", name, sorted({str(spec["name"]) for spec in recorded.manifest.methods} | {*catalogue()})
+        )
+    keys = recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
+    spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=keys, flags={})
+    if "middle" in needed_drafters(spec) and recorded.pair.middle is None:
+        raise UserError(f"--methods {name}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
+    return spec
 
 
 class _Unasked(TreeModel):
@@ -116,4 +124,4 @@ def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Itera
         taken = [record for _, record in rounds]
         key = hashlib.sha256(f"{row.key} {spec.model_dump_json()}".encode()).hexdigest()[:32]
         changes = {"key": key, "method": spec.name, "verdict": "unverified", "prefill": prefill, "rounds": taken}
-        yield retimed(row.model_copy(update={**changes, "flips": None}), profile)
+        yield retimed(row.model_copy(update={**changes, "flips": None}), profile, needed_drafters(spec))

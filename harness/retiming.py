@@ -29,8 +29,13 @@ def profile_of(clock: str) -> Profile | None:
     return get_profile(clock.removeprefix(CLOCK_PREFIX))
 
 
-def retimed(row: Row, profile: Profile) -> Row:
+def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
     """Return a row with the times that its forwards would take under a profile; nothing else about it changes.
+
+    Args:
+        row: an answer.
+        profile: what things cost.
+        neural: the neural drafters of its method, `middle` among them where somebody decides when to call it.
 
     Raises:
         UserError: an answer without rounds, as outside peers give, or a role that the profile knows nothing of.
@@ -41,8 +46,9 @@ def retimed(row: Row, profile: Profile) -> Row:
         return row.model_copy(update=changes)
     if row.rounds is None:
         raise UserError(f"method {row.method}: shows no rounds, so no profile can time it; leave it out with --methods")
-    schedules = any(forward.role == "middle" for forward in row.prefill)
-    spans = decode_spans(row.rounds, profile, schedules=schedules)
+    if "small" in neural:
+        raise UserError(f"method {row.method}: no profile knows a small neural model's times; leave it out")
+    spans = decode_spans(row.rounds, profile, schedules="middle" in neural)
     prefill_s = sum(_prefill_ms(forward, profile) for forward in row.prefill) / 1e3
     decode_s = sum((spans.small_s, spans.middle_s, spans.scheduler_s, spans.verify_s, spans.other_s))
     return row.model_copy(
@@ -63,9 +69,6 @@ def decode_spans(rounds: Sequence[Round], profile: Profile, *, schedules: bool) 
         rounds: of one answer.
         profile: what things cost.
         schedules: whether someone decided before each step who takes it.
-
-    Raises:
-        UserError: a neural model in the look-up drafter's place, of which profiles hold no curve.
     """
     costs = profile.costs
     small = middle = scheduler = verify = other = 0.0
@@ -90,8 +93,7 @@ def _forwards_ms(one: Round, role: Literal["target", "middle"], profile: Profile
 
 
 def _prefill_ms(forward: Forward, profile: Profile) -> float:
-    if forward.role == "small":
-        raise UserError("a small neural model's forwards are in no profile; leave its methods out with --methods")
+    assert forward.role != "small"  # refused before
     return profile.prefill_ms(forward.role, forward.tokens, forward.context)
 
 

@@ -20,7 +20,8 @@ from harness.plan import Block, load_blocks
 from harness.results import Manifest, Row, Start, TaskData, last_attempts
 from harness.retiming import profile_of
 from harness.store import Store
-from methods.catalog import FAMILIES, PEERS, MethodSpec, needed_drafters
+from methods.catalog import FAMILIES, NO_SMALL, PEERS, MethodSpec, needed_drafters
+from methods.schedulers.scheduler import make_scheduler
 
 if TYPE_CHECKING:
     from methods.method import Method, Models
@@ -88,8 +89,24 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
         raise UserError(
             f"clock {config.clock}: nobody sees the rounds of {', '.join(blind)}; leave them out of methods"
         )
+    _check_drafters(pair, methods, profile)
     blocks, data = load_blocks(config)
     return Plan(config, pair, methods, blocks, data, profile)
+
+
+def _check_drafters(pair: Pair, methods: list[MethodSpec], profile: Profile | None) -> None:
+    for spec in methods:
+        if spec.family == "treegraft":
+            make_scheduler(spec.settings)  # refuses an unknown one
+        needed = needed_drafters(spec)
+        if "middle" in needed and pair.middle is None:
+            raise UserError(f"method {spec.name!r}: pair {pair.name}: {pair.no_middle}")
+        if "small" in needed and pair.small is None:
+            raise UserError(f"method {spec.name!r}: {NO_SMALL}")
+        if profile is not None and "small" in needed:
+            raise UserError(f"method {spec.name!r}: no profile knows a small neural model's times; leave it out")
+        if profile is not None and "middle" in needed and "middle" not in profile.forwards:
+            raise UserError(f"method {spec.name!r}: profile {profile.name} knows no middle's times; give another clock")
 
 
 def run(
@@ -157,7 +174,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
             with quick_collections(), (progress or _silent)(todo, len(todo)) as blocks:
                 runner.warm_up(todo[0])
                 if store.latency is None and any("middle" in needed_drafters(spec) for spec in plan.methods):
-                    store.note_latency(runner.latency(todo[0]))
+                    store.note_latency(runner.latency(todo))
                 for block in blocks:
                     new = runner.run_block(block, attempts[block.id])
                     store.append(new)
@@ -207,12 +224,10 @@ def _incomplete(plan: Plan, block: Block, rows: list[Row], attempt: int) -> bool
 
 
 def check_environment(plan: Plan) -> None:
-    """Raise `UserError` unless the pair has what its methods need, plug-ins load and there is something to run."""
+    """Raise `UserError` unless plug-ins load and there is something to run."""
     from methods.catalog import load_family
 
     for spec in plan.methods:
-        if "middle" in needed_drafters(spec) and plan.pair.middle is None:
-            raise UserError(f"method {spec.name!r}: pair {plan.pair.name}: {plan.pair.no_middle}")
         if spec.family not in FAMILIES:  # our own need no check, and would import torch
             load_family(spec.family)
     if not plan.blocks:

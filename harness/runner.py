@@ -20,7 +20,7 @@ from harness.plan import Block, method_order
 from harness.prompts import conversation, prompt_ids
 from harness.results import Latency, Row, TaskData, Verdict
 from harness.retiming import retimed
-from methods.catalog import BASELINE, MethodSpec
+from methods.catalog import BASELINE, MethodSpec, needed_drafters
 from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
 from methods.method import Method, PromptError
@@ -86,15 +86,26 @@ class Runner:
                     break
                 last = seconds
 
-    def latency(self, block: Block) -> Latency:
-        """Return T_tgt and T_mid: as given, of the clock's profile, or measured on a block's first prompt."""
+    def latency(self, blocks: Sequence[Block]) -> Latency | None:
+        """Return T_tgt and T_mid: as given, of the clock's profile, or measured on the first prompt that lets them be.
+
+        Returns:
+            None where no prompt does.
+        """
         if self._config.latency is not None:
             target_ms, middle_ms = self._config.latency
             return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
-        prompt = self._prompt(block, [])
-        if self._profile is not None:
-            return profile_latency(self._profile, self._loaded.pair, len(prompt))
-        return measured_latency(self._loaded, prompt)
+        for block in blocks:
+            try:
+                prompt = self._prompt(block, [])
+            except PromptError:  # its rows will say so
+                continue
+            if self._profile is not None:
+                return profile_latency(self._profile, self._loaded.pair, len(prompt))
+            latency = measured_latency(self._loaded, prompt, self._config.max_new_tokens)
+            if latency is not None:
+                return latency
+        return None
 
     def run_block(self, block: Block, attempt: int) -> list[Row]:
         """Return the rows of a block: each turn, every method in a random order.
@@ -206,7 +217,7 @@ class Runner:
         if self._profile is None:
             return row
         try:
-            return retimed(row, self._profile)
+            return retimed(row, self._profile, needed_drafters(self._specs[row.method]))
         except UserError as error:  # a plug-in without rounds
             return row.model_copy(update={"status": "failed", "error": str(error), "verdict": None})
 

@@ -46,6 +46,8 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
     done = 0
     _, rounds = decoder.redraft(prompt, row.token_ids, recorded.config.max_new_tokens)
     for index, (tree, record) in enumerate(rounds):
+        if record != row.rounds[index]:
+            raise UserError(f"{run}: {question}: round {index} is drafted otherwise here than where it was recorded")
         committed = row.token_ids[done : done + record.accepted + 1]
         done += len(committed)
         if round_number is None:

@@ -100,7 +100,7 @@ class Store:
         """T_tgt and T_mid of the run, where they are known."""
         return self._manifest.latency
 
-    def note_latency(self, latency: Latency) -> None:
+    def note_latency(self, latency: Latency | None) -> None:
         """Keep T_tgt and T_mid in the manifest.
 
         Raises:

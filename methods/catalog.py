@@ -28,6 +28,9 @@ FAMILIES = {
 PEERS = {"hf-assisted", "hf-generate"}
 """Families of outside peers, whose rounds nobody sees."""
 
+NO_SMALL = "this pair has no small neural model; give its YAML file one as small: {hub: owner/name}"
+"""What a method is told that needs one where there is none."""
+
 
 class Entry(BaseModel):
     """One line of the catalogue."""
@@ -91,14 +94,20 @@ def resolve(
         raise unknown_name("method", base, [*known, *(definitions if base == name else ())])
     entry = known[base]
     merged = {**pair, **entry.settings, **config, **own, **flags}
+    if pair.get("schedule") is merged.get("schedule") is not None and isinstance(merged.get("steps", 5), int):
+        merged["schedule"] = merged["schedule"][: merged.get("steps", 5)]  # fewer steps were asked for
     try:
-        return MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
+        spec = MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"][:1]) or "schedule"
         if first["type"] == "extra_forbidden":
             raise unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields]) from error
-        raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}") from error
+        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
+        raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
+    if own.get("schedule") is not None and spec.settings.scheduler != "fixed":
+        raise UserError(f"method {name!r}: schedule: nobody follows it; give scheduler: fixed, or leave it out")
+    return spec
 
 
 def _registered() -> dict[str, Entry]:

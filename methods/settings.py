@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class Settings(BaseModel):
@@ -29,7 +29,7 @@ class Settings(BaseModel):
     scheduler: str = "never"
     """Who decides when the middle drafter is called: `never`, `always`, or `fixed` by `schedule`."""
     schedule: tuple[Literal[0, 1], ...] | None = None
-    """For the fixed scheduler: per drafting step, 1 to call the middle drafter."""
+    """For the fixed scheduler: per drafting step, 1 to call the middle drafter; null is every other step."""
     look_back: int = Field(default=5, ge=0, le=32)
     """Layers above the frontier that reselection may pick from (L)."""
     reselect: Literal["unexpanded", "all", "off"] = "unexpanded"
@@ -41,10 +41,23 @@ class Settings(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     """Parameters of a plug-in's or a peer's own."""
 
+    @field_validator("reselect", mode="before")
+    @classmethod
+    def _yaml_reads_off_as_false(cls, value: object) -> object:
+        return "off" if value is False else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fixed_schedules_are_spelled_out(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("scheduler") != "fixed" or values.get("schedule") is not None:
+            return values
+        steps = values.get("steps", cls.model_fields["steps"].default)
+        return {**values, "schedule": [1 - step % 2 for step in range(steps)]} if isinstance(steps, int) else values
+
     @model_validator(mode="after")
     def _schedule_has_a_bit_a_step(self) -> Self:
         if self.schedule is not None and len(self.schedule) != self.steps:
-            raise ValueError(f"schedule has {len(self.schedule)} entries for {self.steps} steps: give one a step")
+            raise ValueError(f"has {len(self.schedule)} entries for {self.steps} steps; give schedule one a step")
         return self
 
     @property

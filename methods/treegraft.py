@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from harness.errors import UserError
+from methods.catalog import NO_SMALL
 from methods.core.generation import Forward
 from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
@@ -158,6 +159,6 @@ def _middle(models: Models, settings: Settings) -> MiddleDrafter:
 
 def _small_model(models: Models, settings: Settings) -> NeuralSmallDrafter:
     if models.small is None:
-        raise UserError("this pair has no small neural model; give its YAML file one as small: {hub: owner/name}")
+        raise UserError(NO_SMALL)
     vocabulary = common_vocabulary(models.target, models.small)
     return NeuralSmallDrafter(models.small, width=settings.width, vocabulary=vocabulary)

@@ -29,7 +29,7 @@ class PrefillEstimate:
         def reduce(logits: torch.Tensor, start: int) -> None:
             following = torch.tensor(prompt[start + 1 : start + 1 + len(logits)], device=logits.device)
             scores = logits.float().log_softmax(dim=-1)
-            best = scores.topk(self._width, dim=-1).values[:, -1]
+            best = scores.topk(min(self._width, scores.shape[-1]), dim=-1).values[:, -1]
             own = scores.gather(1, following[:, None])[:, 0]
             self._scores += torch.where(own >= best, own, best - _OUTSIDE_BEST).tolist()
 

@@ -76,7 +76,7 @@ def test_what_schedulers_are_told_is_measured_once_and_kept(run):
     (Path("run") / "rows.jsonl").write_text("")
     assert run(*flags).code == 0
 
-    assert first["source"] == "measured on the first prompt"
+    assert first["source"] == "measured on a prompt of the run"
     assert first["target_ms"] > 0
     assert first["middle_ms"] > 0
     assert latency("run") == first
@@ -90,6 +90,45 @@ def test_what_schedulers_are_told_can_be_given(run):
 
 def test_a_run_without_a_middle_measures_none(run):
     assert run(*TASK, "--methods", "all-small", "--out", "run").code == 0
+
+    assert latency("run") is None
+
+
+CRAMPED = """target: {{path: cramped}}
+middle: {{target_layers: [0, 2]}}
+template: {template}
+dtype: fp32
+"""
+
+
+@pytest.fixture
+def cramped(questions):
+    """A pair whose context has room for 48 tokens; return its flags, with questions of a short and a long prompt."""
+    from harness.toy import toy_model, toy_tokenizer
+
+    model = toy_model(0)
+    model.config.max_position_embeddings = 60
+    model.save_pretrained("cramped")
+    toy_tokenizer().save_pretrained("cramped")
+    Path("cramped.yaml").write_text(CRAMPED.format(template="chat"))
+    data = questions("nq", ["x" * 200], ["Who is it, and why is he there?"], ["Who?"])
+    return ["--pair", "cramped.yaml", "--tasks", "nq", "--data", data, "--methods", "all-mid", "--out", "run"]
+
+
+def test_a_prompt_that_does_not_fit_is_not_measured_on(treegraft, cramped, rows_of):
+    result = treegraft("run", *cramped, "--max-new-tokens", "8")
+
+    assert result.code == 1  # the long prompt's rows failed, and said so
+    assert {row.status for row in rows_of("run") if row.question_id == 0} == {"failed"}
+    assert {row.status for row in rows_of("run") if row.question_id > 0} == {"ok"}
+    assert latency("run")["source"] == "measured on a prompt of the run"
+
+
+def test_where_no_prompt_fits_nothing_is_told(treegraft, cramped):
+    file = Path("cramped/config.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "max_position_embeddings": 20}))
+
+    assert treegraft("run", *cramped, "--max-new-tokens", "8").code == 1
 
     assert latency("run") is None
 

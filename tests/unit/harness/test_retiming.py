@@ -9,6 +9,11 @@ from harness.results import Row
 from harness.retiming import profile_of, retimed
 from methods.core.generation import Forward, Round, Spans
 
+
+def charged(row, profile, neural=("middle",)):
+    return retimed(row, profile, neural)
+
+
 DRAFTED = Round(
     schedule=[1, 0],
     drafted=4,
@@ -34,7 +39,7 @@ def row():
 
 
 def test_every_part_of_a_round_is_charged(row, profile):
-    found = retimed(row, profile)
+    found = charged(row, profile)
 
     # Target forwards take 10 + tokens, the middle's a quarter of that; the rest stands in the profile's costs.
     assert found.spans.verify_s == pytest.approx((15 + 0.4 + 11 + 0.4) / 1e3)
@@ -49,19 +54,20 @@ def test_every_part_of_a_round_is_charged(row, profile):
 
 
 def test_times_and_clock_change_and_nothing_else(row, profile):
-    found = retimed(row, profile)
+    found = charged(row, profile)
 
     assert (found.clock, found.marks, found.telemetry) == ("profile:plain", [], {})
     changed = {"key", "clock", "marks", "telemetry", "spans", "prefill_s", "decode_s", "e2e_s"}
     assert found.model_dump(exclude=changed) == row.model_dump(exclude=changed)
     assert found.key != row.key
-    assert retimed(row, profile.model_copy(update={"name": "other"})).key not in (row.key, found.key)
+    assert charged(row, profile.model_copy(update={"name": "other"})).key not in (row.key, found.key)
 
 
 def test_nobody_decides_where_there_is_no_middle(row, profile):
     alone = row.model_copy(update={"prefill": row.prefill[:1], "rounds": [BARE]})
 
-    assert retimed(alone, profile).spans.scheduler_s == 0
+    assert charged(alone, profile, neural=()).spans.scheduler_s == 0
+    assert charged(alone, profile).spans.scheduler_s == pytest.approx(0.003 / 1e3)  # one-token prompts have no prefill
 
 
 def test_the_context_to_the_left_is_charged(row, profile):
@@ -69,33 +75,31 @@ def test_the_context_to_the_left_is_charged(row, profile):
     tall = type(profile.forwards["target"])(**{**grid, "contexts": [0, 10], "ms": [grid["ms"][0], [20.0, 120.0]]})
     longer = profile.model_copy(update={"forwards": {**profile.forwards, "target": tall}})
 
-    assert retimed(row, longer).spans.verify_s > retimed(row, profile).spans.verify_s
+    assert charged(row, longer).spans.verify_s > charged(row, profile).spans.verify_s
 
 
 def test_a_failed_row_stays_one(row, profile):
     failed = row.model_copy(update={"status": "failed", "error": "why", "rounds": None, "decode_s": None})
 
-    found = retimed(failed, profile)
+    found = charged(failed, profile)
 
     assert (found.status, found.error, found.decode_s, found.clock) == ("failed", "why", None, "profile:plain")
 
 
 def test_an_outside_peer_is_refused(row, profile):
     with pytest.raises(UserError, match="method x: shows no rounds"):
-        retimed(row.model_copy(update={"rounds": None}), profile)
+        charged(row.model_copy(update={"rounds": None}), profile)
 
 
 def test_a_small_neural_model_is_refused(row, profile):
-    neural = row.model_copy(update={"prefill": [*row.prefill, Forward("small", None, 20, 0)]})
-
     with pytest.raises(UserError, match="small neural model"):
-        retimed(neural, profile)
+        charged(row, profile, neural=("middle", "small"))
 
 
 def test_a_larger_verification_takes_longer(row, profile):
     wider = replace(DRAFTED, forwards=[*DRAFTED.forwards[:2], Forward("target", None, 9, 20)])
 
-    assert retimed(row.model_copy(update={"rounds": [wider, BARE]}), profile).decode_s > retimed(row, profile).decode_s
+    assert charged(row.model_copy(update={"rounds": [wider, BARE]}), profile).decode_s > charged(row, profile).decode_s
 
 
 def test_a_clock_is_the_wall_or_a_profile(tmp_path):
