@@ -12,7 +12,7 @@ def _row(method, question_id=1, decode_s=1.0, committed=10, **changes):
     defaults = {"clock": "wall", "pair": "toy", "task": "mini", "turn": 0, "repeat": 0, "seed": 0}
     place = {name: changes.get(name, default) for name, default in defaults.items()}
     baseline = method == "autoregressive"
-    accepted = changes.pop("accepted", [0] * committed if baseline else [committed - 1])
+    accepted = changes.pop("accepted", [0] * committed if baseline else [max(0, committed - 1)])
     peer = changes.pop("peer", False)
     content = {
         **place,
@@ -26,7 +26,7 @@ def _row(method, question_id=1, decode_s=1.0, committed=10, **changes):
         "token_ids": list(range(committed)),
         "committed": committed,
         "finish": "length",
-        "rounds": None if peer else [Round(None, 4, number, []) for number in accepted],
+        "rounds": None if peer else [Round(None, max(4, number), number, []) for number in accepted],
         "prefill_tokens": 1 if peer else 0,
         "decode_forwards": committed - 1 if peer else None,
         "prefill_s": 0.5,
