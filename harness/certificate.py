@@ -41,13 +41,45 @@ def certify(
     shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(reference, tokens, strict=False)))
     if shared == min(len(reference), len(tokens)):
         return "different"  # one answer is cut short, and rounding cannot do that
-    prefix = [*prompt, *reference[:shared]]
+    return _explained(target, params, prompt, reference, shared, tokens[shared])
+
+
+def certify_flips(
+    target: TreeModel,
+    params: DecodingParams,
+    prompt: Sequence[int],
+    reference: Sequence[int],
+    flips: Sequence[tuple[int, int]],
+) -> Verdict:
+    """Return how a method that followed the baseline's tokens would have drawn: the worst verdict over its flips.
+
+    Args:
+        target: the target model; its cache is overwritten.
+        params: how both were decoded.
+        prompt: prompt token ids.
+        reference: the baseline's committed tokens.
+        flips: output position and the method's own draw, wherever the two part.
+    """
+    verdicts = {_explained(target, params, prompt, reference, position, drawn) for position, drawn in flips}
+    return next((verdict for verdict in ("different", "numeric", "tie") if verdict in verdicts), "identical")
+
+
+def _explained(
+    target: TreeModel,
+    params: DecodingParams,
+    prompt: Sequence[int],
+    reference: Sequence[int],
+    position: int,
+    token: int,
+) -> Verdict:
+    """Compare a token with the reference's at a position, in a teacher-forced one-token forward."""
+    prefix = [*prompt, *reference[:position]]
     target.begin(len(prefix))
     target.prefill(prefix[:-1])
     logits = target.evaluate(prefix[-1:], [0], np.ones((1, 1), dtype=np.bool_))[0]
-    if not 0 <= tokens[shared] < len(logits):
+    if not 0 <= token < len(logits):
         return "different"  # no token at all
-    return compare(logits, params, prefix, shared, reference[shared], tokens[shared])
+    return compare(logits, params, prefix, position, reference[position], token)
 
 
 def compare(

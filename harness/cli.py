@@ -6,29 +6,23 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from harness.config import RunConfig, from_flags
 from harness.distil.settings import DistilSettings
 from harness.errors import UserError
+from harness.flags import bar, block_bar, flags_of, given
+from harness.profiling.settings import ProfileSettings
 
 if TYPE_CHECKING:
-    from harness.plan import Block
     from harness.run import Plan
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-METAVARS = {"tasks": "a,b", "methods": "x,y", "layers": "0,1,…", "stop": "TEXT", "prompts": "FILE"}
-METAVARS |= dict.fromkeys(("out", "data", "work"), "DIR")
-REPEATED = {"stop", "prompts"}
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -67,47 +61,9 @@ def cli() -> None:
     """
 
 
-def _flags_of(model: type[BaseModel]) -> Callable[[Function], Function]:
-    """Give a command one flag for every key of a settings model, with its meaning and default."""
-
-    def decorate(function: Function) -> Function:
-        for name, field in reversed(model.model_fields.items()):
-            function = _flag(name, field)(function)
-        return function
-
-    return decorate
-
-
-def _flag(name: str, field: FieldInfo) -> Callable[[Function], Function]:
-    kind = field.annotation
-    default = "required" if field.is_required() else _shown(field.get_default(call_default_factory=True))
-    options: dict[str, Any] = {"default": None, "help": f"{field.description}  [default: {default}]"}
-    if kind is bool:
-        options.update(is_flag=True, default=None)
-    elif name in REPEATED:
-        options.update(multiple=True, default=None)
-    elif get_origin(kind) is not list:
-        options["type"] = next(part for part in (*_parts(kind), str) if part in (int, float, str))
-    if name in METAVARS:
-        options["metavar"] = METAVARS[name]
-    return click.option(f"--{name.replace('_', '-')}", name, **options)
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
-
-
-def _shown(default: Any) -> str:
-    if default is None:
-        return "see above"
-    if isinstance(default, list):
-        return ",".join(default) or "none"
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
 @cli.command("run")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
-@_flags_of(RunConfig)
+@flags_of(RunConfig)
 @click.option("--dry-run", is_flag=True, help="Say what would run and for how long, and stop.")
 def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
     """Run methods on tasks, or continue a run that was stopped.
@@ -116,11 +72,11 @@ def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
     """
     from harness.run import execute, make_plan
 
-    plan = make_plan(config, _given(flags))
+    plan = make_plan(config, given(flags))
     if dry_run:
         _say_plan(plan)
         return 0
-    outcome = execute(plan, progress=_progress, command=["treegraft", *sys.argv[1:]])
+    outcome = execute(plan, progress=block_bar, command=["treegraft", *sys.argv[1:]])
     for row in outcome.failed[:5]:
         click.echo(f"failed: {row.task}/{row.question_id}/{row.turn} {row.method}: {row.error}", err=True)
     for row in outcome.different[:5]:
@@ -128,24 +84,6 @@ def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
     counts = f"{len(outcome.rows)} rows, {len(outcome.failed)} failed, {len(outcome.different)} different"
     click.echo(f"{outcome.folder}: {counts}; see it with: treegraft report {outcome.folder}")
     return outcome.exit_code
-
-
-def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags that were typed, 0 and "" among them."""
-    typed = {key: value for key, value in flags.items() if value not in (None, ()) and value is not False}
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in typed.items()}
-
-
-@contextmanager
-def _progress(blocks: Iterable[Block], count: int) -> Iterator[Iterator[Block]]:
-    """Show a progress bar with the remaining time, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("blocks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        yield iter(bar.track(blocks, total=count))
 
 
 def _say_plan(plan: Plan) -> None:
@@ -192,8 +130,58 @@ def _newest_run() -> Path:
     return max(runs, key=lambda folder: (folder / "manifest.json").stat().st_mtime)
 
 
+@cli.command("replay")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--clock", required=True, metavar="profile:NAME", help="What to charge the recorded forwards.")
+@click.option(
+    "--methods", metavar="x,y", help="Methods of the run, or others to draft along its text.  [default: its own]"
+)
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the rows there.")
+@click.option(
+    "--format", "kind", type=click.Choice(["table", "markdown", "csv", "json"]), default="table", show_default=True
+)
+def replay_command(run: Path, clock: str, methods: str | None, out: Path | None, kind: str) -> None:
+    """Time a recorded run by a hardware profile; the same call prints the same, to the last digit."""
+    import tempfile
+
+    from harness.replay import replay
+    from reports.tables import render_report
+
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    replayed = replay(run, clock, names)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = out or Path(scratch) / "run"
+        replayed.write(folder)
+        click.echo(render_report(folder, kind))
+    if replayed.left_out:
+        click.echo(f"treegraft: without {', '.join(replayed.left_out)}, whose rounds nobody sees", err=True)
+
+
+@cli.command("profile")
+@flags_of(ProfileSettings)
+@click.option("--check", is_flag=True, help="Measure, and compare with the profile at --out instead of writing it.")
+def profile_command(check: bool, **flags: Any) -> int:
+    """Measure what a pair's forwards and the work around them cost on this machine."""
+    from harness.profiling.profile import check_profile, profile_pair
+
+    settings = from_flags(ProfileSettings, given(flags))
+    if check:
+        deviations = check_profile(settings, bar)
+        for line in deviations.lines:
+            click.echo(line)
+        return deviations.exit_code
+    profile = profile_pair(settings, bar)
+    for role, error in profile.errors.items():
+        click.echo(
+            f"{role}: off by {error.median_pct:.1f}% (median) and {error.worst_pct:.1f}% (worst) "
+            f"at {error.points} points beside the grid"
+        )
+    click.echo(f"{settings.out}: use it as --clock profile:{settings.out}")
+    return 0
+
+
 @cli.command("ls")
-@click.argument("what", type=click.Choice(["methods", "tasks", "pairs"]))
+@click.argument("what", type=click.Choice(["methods", "tasks", "pairs", "profiles"]))
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_command(what: str, as_json: bool) -> None:
     """List what this installation knows, plug-ins included."""
@@ -251,7 +239,7 @@ def show(run: Path, question: str, method: str, round_number: int | None) -> Non
 
 
 @cli.command("distill")
-@_flags_of(DistilSettings)
+@flags_of(DistilSettings)
 def distill_command(**flags: Any) -> None:
     """Train a middle drafter for a target on text that the target writes itself.
 
@@ -259,28 +247,9 @@ def distill_command(**flags: Any) -> None:
     """
     from harness.distil.distil import distil
 
-    settings = from_flags(DistilSettings, _given(flags))
-    card = distil(settings, _bar)
+    settings = from_flags(DistilSettings, given(flags))
+    card = distil(settings, bar)
     overall = ", ".join(f"{top} {share:.1%}" for top, share in card.figures["agreement"]["overall"].items())
     click.echo(
         f"{settings.out}: agreement {overall}; use it as  middle: {{distilled: {settings.out}}}  in a pair's file"
     )
-
-
-@contextmanager
-def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show a progress bar with the remaining time on a terminal, elsewhere a line now and then."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn(title),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=total, note="")
-        yield lambda count, note: bar.update(task, advance=count, note=note)

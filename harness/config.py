@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -66,8 +67,13 @@ class RunConfig(BaseModel):
     """Threads of the CPU forwards; null takes one a core."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
-    clock: Literal["wall"] = "wall"
-    """How time is told; this version measures."""
+    follow: Literal["own", "reference"] = "own"
+    """Commit each method's own draws, or the baseline's tokens: then all methods decode one text, as studies in half
+    precision should (flips are counted; outside peers decode their own)."""
+    clock: str = Field(default="wall", pattern=r"^(wall|profile:.+)$")
+    """`wall` measures; `profile:NAME` charges the same forwards what they cost on that device."""
+    latency: tuple[float, float] | None = None
+    """T,M: milliseconds of a target and a middle forward that schedulers are told; null measures them once a run."""
     trust_remote_code: bool = False
     """Let a model from the hub bring code of its own."""
 
@@ -75,6 +81,18 @@ class RunConfig(BaseModel):
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("latency", mode="before")
+    @classmethod
+    def _split_latency(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @field_validator("latency")
+    @classmethod
+    def _latency_takes_time(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not all(0 < ms < math.inf for ms in value):
+            raise ValueError("give two times above 0 in milliseconds, such as 69.4,44.2")
+        return value
 
     @field_validator("stop", mode="before")
     @classmethod

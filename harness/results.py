@@ -88,6 +88,8 @@ class Row(Record):
     """From the call to the last commit."""
     spans: Spans | None = None
     """Where the decode time went; null for outside peers."""
+    flips: int | None = None
+    """Positions where the method's own draw was not the baseline's token; null unless the run follows the baseline."""
     telemetry: dict[str, Any] = Field(default_factory=dict)
     """What was read off the machine while the row was timed."""
 
@@ -129,6 +131,17 @@ class Start(Record):
     """Processor, memory, threads, GPUs."""
 
 
+class Latency(Record):
+    """What schedulers are told of time, in milliseconds."""
+
+    target_ms: float
+    """T_tgt: a verification."""
+    middle_ms: float
+    """T_mid: a middle step."""
+    source: str
+    """Measured, given by `latency`, or of the profile."""
+
+
 class Manifest(Record):
     """What a run was asked, with what, and where it ran."""
 
@@ -146,10 +159,14 @@ class Manifest(Record):
     """Where each task's questions came from."""
     starts: list[Start]
     """Every start, the first run first."""
+    latency: Latency | None = None
+    """T_tgt and T_mid, kept when the run goes on; null where no method needs a middle drafter."""
+    profile: dict[str, Any] | None = None
+    """The hardware profile that the clock charged; null where times were measured."""
 
     def asked(self) -> dict[str, Any]:
         """Return what must agree for rows to belong to one run: everything but starts, notes and folders."""
-        whole = self.model_dump(exclude={"starts": True, "tasks": {"__all__": {"notes", "origin"}}})
+        whole = self.model_dump(exclude={"starts": True, "latency": True, "tasks": {"__all__": {"notes", "origin"}}})
         whole["config"] = {
             key: value for key, value in whole["config"].items() if key not in ("out", "data", "threads")
         }

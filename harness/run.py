@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from hardware_profiles.profile import Profile
 from harness.config import RunConfig, load_config, resolve_methods
 from harness.errors import UserError
 from harness.pair import Pair, get_pair
 from harness.plan import Block, load_blocks
 from harness.results import Manifest, Row, Start, TaskData, last_attempts
+from harness.retiming import profile_of
 from harness.store import Store
-from methods.catalog import FAMILIES, MethodSpec, needed_drafters
+from methods.catalog import FAMILIES, PEERS, MethodSpec, needed_drafters
 
 if TYPE_CHECKING:
     from methods.method import Method, Models
@@ -35,6 +37,8 @@ class Plan:
     methods: list[MethodSpec]
     blocks: list[Block]
     data: dict[str, TaskData]
+    profile: Profile | None = None
+    """What the clock charges; None measures."""
 
     @property
     def answers(self) -> int:
@@ -78,8 +82,14 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
     config, file_values = load_config(config_file, flags)
     pair = get_pair(config.pair)
     methods = resolve_methods(config, file_values, flags, pair.defaults)
+    profile = profile_of(config.clock)
+    blind = [spec.name for spec in methods if profile is not None and spec.family in PEERS]
+    if blind:
+        raise UserError(
+            f"clock {config.clock}: nobody sees the rounds of {', '.join(blind)}; leave them out of methods"
+        )
     blocks, data = load_blocks(config)
-    return Plan(config, pair, methods, blocks, data)
+    return Plan(config, pair, methods, blocks, data, profile)
 
 
 def run(
@@ -127,6 +137,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
             weights=loaded.weights,
             methods=[spec.model_dump() for spec in plan.methods],
             tasks=plan.data,
+            profile=None if plan.profile is None else plan.profile.model_dump(mode="json"),
             starts=[
                 Start(
                     at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -140,10 +151,12 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
         rows = store.begin(manifest)
         attempts = _open_blocks(plan, rows)
         if attempts:
-            runner = Runner(loaded, plan.methods, methods, config, plan.data)
+            runner = Runner(loaded, plan.methods, methods, config, plan.data, plan.profile)
             todo = [block for block in plan.blocks if block.id in attempts]
             with quick_collections(), (progress or _silent)(todo, len(todo)) as blocks:
                 runner.warm_up(todo[0])
+                if store.latency is None and any("middle" in needed_drafters(spec) for spec in plan.methods):
+                    store.note_latency(runner.latency(todo[0]))
                 for block in blocks:
                     new = runner.run_block(block, attempts[block.id])
                     store.append(new)

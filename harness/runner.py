@@ -7,16 +7,20 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hardware_profiles.cpu import CpuWatch, Reading
-from harness.certificate import certify
+from hardware_profiles.profile import Profile
+from harness.certificate import certify, certify_flips
 from harness.config import RunConfig
+from harness.errors import UserError
+from harness.latency import measured_latency, profile_latency
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
 from harness.prompts import conversation, prompt_ids
-from harness.results import Row, TaskData, Verdict
+from harness.results import Latency, Row, TaskData, Verdict
+from harness.retiming import retimed
 from methods.catalog import BASELINE, MethodSpec
 from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
@@ -45,6 +49,7 @@ class Runner:
         methods: the same methods as objects, by name.
         config: the run's configuration.
         data: where each task's questions came from.
+        profile: what the clock charges; None measures.
     """
 
     def __init__(
@@ -54,12 +59,14 @@ class Runner:
         methods: Mapping[str, Method],
         config: RunConfig,
         data: Mapping[str, TaskData],
+        profile: Profile | None = None,
     ) -> None:
         self._loaded = loaded
         self._specs = {spec.name: spec for spec in specs}
         self._methods = methods
         self._config = config
         self._data = data
+        self._profile = profile
         self._cpu = CpuWatch()
 
     def warm_up(self, block: Block) -> None:
@@ -80,6 +87,16 @@ class Runner:
                     break
                 last = seconds
 
+    def latency(self, block: Block) -> Latency:
+        """Return T_tgt and T_mid: as given, of the clock's profile, or measured on a block's first prompt."""
+        if self._config.latency is not None:
+            target_ms, middle_ms = self._config.latency
+            return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
+        prompt = self._prompt(block, [])
+        if self._profile is not None:
+            return profile_latency(self._profile, self._loaded.pair, len(prompt))
+        return measured_latency(self._loaded, prompt)
+
     def run_block(self, block: Block, attempt: int) -> list[Row]:
         """Return the rows of a block: each turn, every method in a random order.
 
@@ -96,15 +113,28 @@ class Runner:
                 rows += [self._failed(block, turn, name, attempt, None, str(problem)) for name in self._specs]
                 continue
             params = self._params(block, turn, self._config.max_new_tokens)
+            if self._config.follow == "reference":
+                params = self._following(prompt, params)
             taken = {
                 name: self._answer(self._methods[name], prompt, params)
                 for name in method_order(list(self._specs), self._config.seed, block, turn)
             }
             baseline = taken[BASELINE].generation
-            rows += [self._row(block, turn, name, attempt, prompt, params, taken[name], baseline) for name in taken]
+            rows += [
+                self._clocked(self._row(block, turn, name, attempt, prompt, params, taken[name], baseline))
+                for name in taken
+            ]
             if baseline is not None:
                 answers.append(self._loaded.models.tokenizer.decode(baseline.token_ids, skip_special_tokens=True))
         return rows
+
+    def _following(self, prompt: Sequence[int], params: DecodingParams) -> DecodingParams:
+        """Return parameters that follow the baseline's tokens.
+
+        They are decoded here, untimed, so that the baseline too can be timed at its own place in the order.
+        """
+        reference = self._answer(self._methods[BASELINE], prompt, params).generation
+        return params if reference is None else replace(params, reference=tuple(reference.token_ids))
 
     def _prompt(self, block: Block, answers: Sequence[str]) -> list[int]:
         messages = conversation(block.question.turns, answers)
@@ -161,6 +191,7 @@ class Runner:
             token_ids=generation.token_ids,
             committed=len(generation.token_ids),
             finish=generation.finish,
+            flips=None if generation.flips is None else len(generation.flips),
             rounds=generation.rounds,
             prefill=generation.prefill,
             prefill_tokens=generation.prefill_tokens,
@@ -171,6 +202,15 @@ class Runner:
             spans=generation.spans,
         )
 
+    def _clocked(self, row: Row) -> Row:
+        """Return a row with the times of the run's clock."""
+        if self._profile is None:
+            return row
+        try:
+            return retimed(row, self._profile)
+        except UserError as error:  # a plug-in without rounds
+            return row.model_copy(update={"status": "failed", "error": str(error), "verdict": None})
+
     def _verdict(
         self, name: str, prompt: Sequence[int], params: DecodingParams, baseline: Generation, generation: Generation
     ) -> Verdict:
@@ -178,6 +218,8 @@ class Runner:
             return "reference"
         if generation.rounds is None and not params.greedy:
             return "unverified"  # an outside peer draws in its own way
+        if generation.flips is not None and generation.token_ids == baseline.token_ids:
+            return certify_flips(self._loaded.models.target, params, prompt, baseline.token_ids, generation.flips)
         return certify(self._loaded.models.target, params, prompt, baseline.token_ids, generation.token_ids)
 
     def _failed(
@@ -199,7 +241,16 @@ class Runner:
             "prompt": None if prompt is None else list(prompt),
             "method": self._specs[name].model_dump(),
             "decoding": config.model_dump(
-                include={"max_new_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "stop", "device"}
+                include={
+                    "max_new_tokens",
+                    "temperature",
+                    "top_p",
+                    "top_k",
+                    "repetition_penalty",
+                    "stop",
+                    "device",
+                    "follow",
+                }
             ),
             "dtype": config.dtype or self._loaded.pair.dtype,
             "seed": config.seed,

@@ -8,20 +8,13 @@ from pathlib import Path
 from rich.markup import escape
 from rich.tree import Tree
 
-from harness import loading
-from harness.config import RunConfig
 from harness.errors import UserError
-from harness.pair import Pair
-from harness.plan import load_blocks
-from harness.prompts import conversation, prompt_ids
-from harness.registry import unknown_name
-from harness.results import Manifest, last_attempts, read_rows
-from harness.store import read_manifest
-from methods.catalog import BASELINE, MethodSpec, load_family
+from harness.recorded import RecordedRun
+from harness.results import Row
+from methods.catalog import load_family
 from methods.core.generation import Round
 from methods.core.tree import UNSCORED, DraftTree
 from methods.tree_method import TreeMethod
-from tasks.question import Question
 
 
 def drawings(run: Path, question: str, method: str, round_number: int | None) -> Iterator[Tree]:
@@ -36,51 +29,31 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
     Raises:
         UserError: the run has no such answer, its data has changed, or the method drafts no trees.
     """
-    manifest = read_manifest(run)
+    recorded = RecordedRun(run)
     task, question_id, turn = _parse(question)
-    rows = {
-        (row.method, row.turn): row
-        for row in last_attempts(read_rows(run))
-        if (row.task, row.question_id, row.repeat) == (task, question_id, 0) and row.status == "ok"
-    }
-    names = [str(spec["name"]) for spec in manifest.methods]
-    if method not in names:
-        raise unknown_name("method of this run", method, names)
-    row = rows.get((method, turn))
+    spec = recorded.spec(method)
+    wanted = (task, question_id, turn, 0, method, "ok")
+    row = next((row for row in recorded.rows if _place(row) == wanted), None)
     if row is None or row.rounds is None:
         raise UserError(f"{run}: {task}/{question_id}/{turn} has no rounds of {method} to draw; give an answer of ours")
     if round_number is not None and not 0 <= round_number < len(row.rounds):
         raise UserError(f"--round {round_number}: the answer has rounds 0 to {len(row.rounds) - 1}")
-    pair = Pair.model_validate(manifest.pair)
-    config = RunConfig.model_validate(manifest.config)
-    loaded = loading.load_pair(
-        pair,
-        dtype=config.dtype or pair.dtype,
-        device=config.device,
-        trust_remote_code=config.trust_remote_code,
-    )
-    tokenizer = loaded.models.tokenizer
-    earlier = [tokenizer.decode(rows[BASELINE, index].token_ids, skip_special_tokens=True) for index in range(turn)]
-    messages = conversation(_question(manifest, config, task, question_id).turns, earlier)
-    prompt = prompt_ids(tokenizer, pair.template, messages)
-    if len(prompt) != row.prompt_tokens:
-        raise UserError(
-            f"{run}: the prompt of {task}/{question_id}/{turn} has changed since; restore the data it ran on"
-        )
-    spec = next(MethodSpec.model_validate(spec) for spec in manifest.methods if spec["name"] == method)
-    decoder = load_family(spec.family)(loaded.models, spec.settings)
+    prompt = recorded.prompt(row)
+    tokenizer = recorded.loaded.models.tokenizer
+    decoder = load_family(spec.family)(recorded.loaded.models, spec.settings)
     if not isinstance(decoder, TreeMethod):
         raise UserError(f"--method {method}: it drafts no trees of ours; give a tree method")
     done = 0
-    for index, tree in enumerate(decoder.redraft(prompt, row.token_ids, row.rounds, config.max_new_tokens)):
-        committed = row.token_ids[done : done + row.rounds[index].accepted + 1]
+    _, rounds = decoder.redraft(prompt, row.token_ids, recorded.config.max_new_tokens)
+    for index, (tree, record) in enumerate(rounds):
+        committed = row.token_ids[done : done + record.accepted + 1]
         done += len(committed)
         if round_number is None:
-            yield _draw(tree, set(range(len(tree))), committed, row.rounds[index], index, tokenizer)
+            yield _draw(tree, set(range(len(tree))), committed, record, index, tokenizer)
         elif round_number == index:
             drafted = getattr(decoder, "drafted", tree)
             survivors = {tree.source(node) for node in range(len(tree))}
-            yield _draw(drafted, survivors, committed, row.rounds[index], index, tokenizer)
+            yield _draw(drafted, survivors, committed, record, index, tokenizer)
 
 
 def _parse(question: str) -> tuple[str, int, int]:
@@ -90,11 +63,8 @@ def _parse(question: str) -> tuple[str, int, int]:
     return parts[0], int(parts[1]), int(parts[2]) if len(parts) == 3 else 0
 
 
-def _question(manifest: Manifest, config: RunConfig, task: str, question_id: int) -> Question:
-    blocks, data = load_blocks(config.model_copy(update={"tasks": [task]}))
-    if data[task].sha256 != manifest.tasks[task].sha256:
-        raise UserError(f"{task}: its questions have changed since the run; restore the data it ran on")
-    return next(block.question for block in blocks if block.question.question_id == question_id)
+def _place(row: Row) -> tuple[str, int, int, int, str, str]:
+    return row.task, row.question_id, row.turn, row.repeat, row.method, row.status
 
 
 def _draw(

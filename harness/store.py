@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from harness.errors import UserError
-from harness.results import MANIFEST_FILE, ROWS_FILE, Manifest, Row, read_rows
+from harness.results import MANIFEST_FILE, ROWS_FILE, Latency, Manifest, Row, read_rows
 
 
 class Store:
@@ -87,11 +87,26 @@ class Store:
             changed = _differences(earlier.asked(), manifest.asked())
             if changed:
                 raise UserError(f"{self.folder}: holds another run ({', '.join(changed)} differ); give another --out")
-            manifest = manifest.model_copy(update={"starts": [*earlier.starts, *manifest.starts]})
+            manifest = manifest.model_copy(
+                update={"starts": [*earlier.starts, *manifest.starts], "latency": earlier.latency}
+            )
         rows = list(read_rows(self.folder))
         self._end_last_line()
         self._write_manifest(manifest)
         return rows
+
+    @property
+    def latency(self) -> Latency | None:
+        """T_tgt and T_mid of the run, where they are known."""
+        return self._manifest.latency
+
+    def note_latency(self, latency: Latency) -> None:
+        """Keep T_tgt and T_mid in the manifest.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        self._write_manifest(self._manifest.model_copy(update={"latency": latency}))
 
     def append(self, rows: Sequence[Row]) -> None:
         """Append a block of rows and flush it to the disk, whole or not at all.
@@ -127,6 +142,7 @@ class Store:
             self._write(b"\n")
 
     def _write_manifest(self, manifest: Manifest) -> None:
+        self._manifest = manifest
         try:
             self._scratch_path.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
             self._scratch_path.replace(self._manifest_path)

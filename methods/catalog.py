@@ -25,6 +25,9 @@ FAMILIES = {
     "hf-generate": "methods.peers",
 }
 
+PEERS = {"hf-assisted", "hf-generate"}
+"""Families of outside peers, whose rounds nobody sees."""
+
 
 class Entry(BaseModel):
     """One line of the catalogue."""

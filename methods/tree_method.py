@@ -55,7 +55,8 @@ class TreeMethod(Method):
             self.advance(new, [tree.source(node) for node in accepted], watch)
             rounds.append(Round(self.schedule(), len(tree) - 1, min(len(accepted) - 1, len(new)), forwards))
         decode_s = watch.stop()
-        return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans())
+        flips = None if params.reference is None else [flip for flip in sampler.flips if flip[0] < len(output)]
+        return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans(), flips=flips)
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
         """Start a prompt: prefill the target with all but the last token, set drafters up.
@@ -95,26 +96,34 @@ class TreeMethod(Method):
         return None
 
     def redraft(
-        self, prompt_ids: Sequence[int], token_ids: Sequence[int], rounds: Sequence[Round], max_new_tokens: int
-    ) -> Iterator[DraftTree]:
-        """Yield each recorded round's tree again, as it was sent to the target.
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], max_new_tokens: int
+    ) -> tuple[list[Forward], Iterator[tuple[DraftTree, Round]]]:
+        """Return the prefill and the rounds in which this method decodes a known text, each with its tree.
+
+        No tree is verified, so no target forward is run, but for a prefill that the drafters want.
 
         Args:
-            prompt_ids: the row's prompt.
-            token_ids: the row's committed tokens.
-            rounds: the row's rounds.
-            max_new_tokens: what the row was decoded with; an answer that ended earlier drafted beyond its end.
+            prompt_ids: the prompt.
+            token_ids: the target's committed tokens, by this method or another.
+            max_new_tokens: what they were decoded with; an answer that ended earlier drafted beyond its end.
         """
-        watch = Stopwatch(self.models.target.synchronise, spans=False)
         capacity = len(prompt_ids) + max_new_tokens + self.settings.budget + 1
         self.models.target.begin(capacity)
-        context = list(prompt_ids)
-        self.begin(context, capacity)
+        prefill = self.begin(prompt_ids, capacity)
+        return prefill, self._redrafted(list(prompt_ids), token_ids, max_new_tokens)
+
+    def _redrafted(
+        self, context: list[int], token_ids: Sequence[int], max_new_tokens: int
+    ) -> Iterator[tuple[DraftTree, Round]]:
+        watch = Stopwatch(self.models.target.synchronise, spans=False)
         done = 0
-        for record in rounds:
-            tree = self.draft(context, max_new_tokens - done, watch, [])
-            yield tree
-            new = list(token_ids[done : done + record.accepted + 1])
+        while done < len(token_ids):
+            forwards: list[Forward] = []
+            tree = self.draft(context, max_new_tokens - done, watch, forwards)
+            forwards.append(Forward("target", None, len(tree), len(context) - 1))
+            path = tree.follow(token_ids[done:])
+            new = list(token_ids[done : done + len(path)])
+            yield tree, Round(self.schedule(), len(tree) - 1, len(path) - 1, forwards)
             done += len(new)
             context += new
-            self.advance(new, [tree.source(node) for node in tree.follow(new)], watch)
+            self.advance(new, [tree.source(node) for node in path], watch)

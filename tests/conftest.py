@@ -154,3 +154,34 @@ def check_identity(hf_tokens):
             assert generation.token_ids == expected, name
 
     return check
+
+
+@pytest.fixture
+def profile():
+    """A hardware profile: one millisecond a token and ten a forward for the target, a quarter of it for the middle, whatever the context."""
+
+    from hardware_profiles.curve import Curve
+    from hardware_profiles.profile import Costs, Profile
+
+    def curve(scale):
+        return Curve(tokens=[1, 101], contexts=[0], ms=[[scale * 11, scale * 111]])
+
+    return Profile(
+        name="plain",
+        kind="published",
+        device="a sheet of paper",
+        pair="toy",
+        dtype="float32",
+        sources={"all": "made up"},
+        forwards={"target": curve(1), "middle": curve(0.25)},
+        prefill={"target": curve(2), "middle": curve(0.5)},
+        costs=Costs(
+            small_step_ms=0.5,
+            small_node_ms=0.01,
+            small_commit_ms=0.2,
+            middle_call_ms=0.7,
+            scheduler_ms=0.003,
+            verify_ms=0.4,
+            other_ms=0.1,
+        ),
+    )

@@ -75,6 +75,8 @@ class Generation:
     """Committed tokens that prefill already yielded; they leave the rate. Ours yields none."""
     decode_forwards: int | None = None
     """Peers only: target forwards counted after prefill, since their rounds are null."""
+    flips: list[tuple[int, int]] | None = None
+    """Output position and own draw, wherever that was not the reference's token; null where none was followed."""
 
     @property
     def e2e_s(self) -> float:

@@ -30,6 +30,8 @@ class DecodingParams:
         stop: strings that end the answer, inside the token that completes one.
         eos_ids: tokens that end the answer.
         draw_key: what sampled draws derive from besides the output position (seed, question, turn).
+        reference: tokens to commit in the place of the target's own draws, as far as they reach; None commits the
+            draws.
     """
 
     max_new_tokens: int
@@ -40,6 +42,7 @@ class DecodingParams:
     stop: tuple[str, ...] = ()
     eos_ids: frozenset[int] = frozenset()
     draw_key: tuple[int | str, ...] = ()
+    reference: tuple[int, ...] | None = None
 
     @property
     def greedy(self) -> bool:
@@ -58,9 +61,13 @@ class Sampler:
     The draw for output position i perturbs the processed log-probabilities with Gumbel noise that
     depends on (draw key, i) alone and takes the argmax: whatever tree brought the target to a
     position, it draws there what autoregressive decoding would draw.
+
+    Attributes:
+        flips: output position and own draw, wherever that was not the reference's token.
     """
 
     def __init__(self, params: DecodingParams) -> None:
+        self.flips: list[tuple[int, int]] = []
         self._params = params
         self._processors = LogitsProcessorList(_processors(params))
 
@@ -91,6 +98,15 @@ class Sampler:
         if not self._params.greedy:
             scores = scores + self.noise(scores.shape[0], position).to(scores.device)
         return int(scores.argmax())
+
+    def settled(self, drawn: int, position: int) -> int:
+        """Return the token to commit at an output position: the reference's, where there is one, else the draw."""
+        reference = self._params.reference
+        if reference is None or position >= len(reference):
+            return drawn
+        if drawn != reference[position]:
+            self.flips.append((position, drawn))
+        return reference[position]
 
     def noise(self, size: int, position: int) -> torch.Tensor:
         """Return the Gumbel noise of an output position, fp64, [size]; the same on every device."""

@@ -16,7 +16,7 @@ def walk(
     """Follow the target's own draws from the root for as long as they are in the tree.
 
     Every emitted token is the target's draw, so the output distribution is exactly the target's
-    whatever built the tree.
+    whatever built the tree; or the reference's token, where the run follows one.
 
     Args:
         tree: the verified tree.
@@ -35,7 +35,8 @@ def walk(
     node: int | None = 0
     while node is not None:
         nodes.append(node)
-        token = best[node] if best else sampler.draw(logits[node], prefix, position + len(drawn))
+        place = position + len(drawn)
+        token = sampler.settled(best[node] if best else sampler.draw(logits[node], prefix, place), place)
         drawn.append(token)
         prefix.append(token)
         node = tree.children[node].get(token)

@@ -202,8 +202,11 @@ def check_redrafted(decoder, prompts, params, sent, redraft=TreeGraft.redraft):
     for prompt in prompts:
         sent.clear()
         generation = decoder.generate(prompt, params)
-        trees = redraft(decoder, prompt, generation.token_ids, generation.rounds, params.max_new_tokens)
-        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree in trees] == sent
+        prefill, rounds = redraft(decoder, prompt, generation.token_ids, params.max_new_tokens)
+        again = [*rounds]
+        assert prefill == generation.prefill
+        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _ in again] == sent
+        assert [record for _, record in again] == generation.rounds
 
 
 @pytest.fixture
@@ -232,7 +235,8 @@ def with_pruned_ids(*arguments):
     """The mutant: the drafter is told the accepted nodes by their ids in the pruned tree."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DraftTree, "source", lambda self, node: node)
-        yield from TreeGraft.redraft(*arguments)
+        prefill, rounds = TreeGraft.redraft(*arguments)
+        return prefill, [*rounds]
 
 
 def test_the_redraft_check_fails_on_a_mutant(build, sent):

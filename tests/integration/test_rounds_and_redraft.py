@@ -120,8 +120,11 @@ def check_redrafted(decoder, prompts, params, sent, most):
     for prompt in prompts:
         sent.clear()
         generation = decoder.generate(prompt, params)
-        trees = decoder.redraft(prompt, generation.token_ids, generation.rounds, most(generation))
-        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree in trees] == sent
+        prefill, rounds = decoder.redraft(prompt, generation.token_ids, most(generation))
+        again = [*rounds]
+        assert prefill == generation.prefill
+        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _ in again] == sent
+        assert [record for _, record in again] == generation.rounds
 
 
 @pytest.mark.parametrize("params", DECODINGS.values(), ids=DECODINGS)

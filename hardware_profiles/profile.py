@@ -1,0 +1,152 @@
+"""A hardware profile: what forwards and the work around them cost on a device, as a YAML file."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hardware_profiles.curve import Curve
+from harness.errors import UserError
+from harness.registry import unknown_name
+
+Kind = Literal["measured", "published", "roofline"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Costs(_Part):
+    """What the work around forwards takes, in milliseconds."""
+
+    small_step_ms: float = Field(ge=0)
+    """A look-up step, whatever its frontier."""
+    small_node_ms: float = Field(ge=0)
+    """Each node of a look-up step's frontier, besides."""
+    small_commit_ms: float = Field(ge=0)
+    """Index upkeep, a round."""
+    middle_call_ms: float = Field(ge=0)
+    """A middle step beside its forward: rescoring, reselecting, grafting."""
+    scheduler_ms: float = Field(ge=0)
+    """A decision."""
+    verify_ms: float = Field(ge=0)
+    """Verification beside the target's forward, a round: the walk and the commit."""
+    other_ms: float = Field(ge=0)
+    """Everything else, a round."""
+
+
+class CurveError(_Part):
+    """How far a curve is off at points that it was not fitted to, measured in the same session."""
+
+    points: int = Field(ge=0)
+    """How many."""
+    median_pct: float = Field(ge=0)
+    """Median absolute relative error, in percent."""
+    worst_pct: float = Field(ge=0)
+    """The largest one."""
+
+
+class Profile(_Part):
+    """One device with one pair's latencies."""
+
+    schema_version: Literal[1] = 1
+    """Version of this schema."""
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    """Its name, as rows carry it behind `profile:`."""
+    about: str = ""
+    """One line for `treegraft ls profiles`."""
+    kind: Kind
+    """Measured on the device, taken from a publication, or computed from datasheets."""
+    device: str
+    """What the numbers are of."""
+    pair: str
+    """The pair whose models they are of."""
+    dtype: str
+    """Floating-point type of the forwards."""
+    sources: dict[str, str] = Field(min_length=1)
+    """Where each number comes from."""
+    launch_overhead_ms: float = Field(default=0.0, ge=0)
+    """Charged for every neural forward on top of its curve."""
+    forwards: dict[Literal["target", "middle"], Curve]
+    """Latency of a tree's forward, by role."""
+    prefill: dict[Literal["target", "middle"], Curve]
+    """Latency of a prefill forward, by role."""
+    errors: dict[str, CurveError] = Field(default_factory=dict)
+    """How far the curves are off, by role."""
+    costs: Costs
+    """What the work around forwards takes."""
+    measured_with: dict[str, Any] = Field(default_factory=dict)
+    """Machine and versions of a measured profile."""
+
+    def forward_ms(self, role: Literal["target", "middle"], tokens: int, context: int) -> float:
+        """Return the milliseconds of one tree forward.
+
+        Raises:
+            UserError: the profile has no curve of that role.
+        """
+        return self._curve(self.forwards, role).at(tokens, context) + self.launch_overhead_ms
+
+    def prefill_ms(self, role: Literal["target", "middle"], tokens: int, context: int) -> float:
+        """Return the milliseconds of one prefill forward.
+
+        Raises:
+            UserError: the profile has no curve of that role.
+        """
+        return self._curve(self.prefill, role).at(tokens, context) + self.launch_overhead_ms
+
+    def _curve(self, curves: dict[Literal["target", "middle"], Curve], role: Literal["target", "middle"]) -> Curve:
+        if role not in curves:
+            raise UserError(f"profile {self.name}: has no latencies of a {role}; measure one with treegraft profile")
+        return curves[role]
+
+
+def profile_names() -> list[str]:
+    """Return the names of the packaged profiles."""
+    folder = files("hardware_profiles").joinpath("profiles")
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+
+
+def get_profile(name: str) -> Profile:
+    """Return a profile by packaged name or YAML file.
+
+    Raises:
+        UserError: nothing of the kind is there, or it is no profile; names the file and the key.
+    """
+    if name in profile_names():
+        text = files("hardware_profiles").joinpath("profiles", f"{name}.yaml").read_text(encoding="utf-8")
+        return _parse(text, f"profile {name}")
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{unknown_name('profile', name, profile_names())} (or a profile's YAML file)")
+    try:
+        return _parse(path.read_text(encoding="utf-8"), name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: cannot be read ({error}); give an existing profile file") from error
+
+
+def _parse(text: str, origin: str) -> Profile:
+    try:
+        return Profile.model_validate(yaml.safe_load(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "profile"
+        raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error
+
+
+def write_profile(profile: Profile, file: Path) -> None:
+    """Write a profile as YAML.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    text = yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False, width=118, default_flow_style=None)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written ({error.strerror}); give another --out") from error

@@ -1,0 +1,58 @@
+"""T_tgt and T_mid: what a verification and a middle step take, as schedulers are told; measured once a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from hardware_profiles.profile import Profile
+from harness.loading import LoadedPair
+from harness.pair import Pair
+from harness.results import Latency
+from methods.catalog import load_family, resolve
+from methods.core.generation import Generation
+from methods.core.sampling import DecodingParams
+
+_ANSWERS = 3
+_TOKENS = 32
+
+
+def measured_latency(loaded: LoadedPair, prompt: Sequence[int]) -> Latency:
+    """Decode a prompt three times with every drafting step the middle's; return medians of the mean times.
+
+    Prefill is left out of both.
+
+    Args:
+        loaded: a pair with a middle drafter.
+        prompt: token ids.
+    """
+    spec = resolve("all-mid", definitions={}, pair=loaded.pair.defaults, config={}, flags={})
+    method = load_family(spec.family)(loaded.models, spec.settings)
+    answers = [method.generate(prompt, DecodingParams(_TOKENS)) for _ in range(_ANSWERS)]
+    return Latency(
+        target_ms=round(median(map(_verification_ms, answers)), 3),
+        middle_ms=round(median(map(_call_ms, answers)), 3),
+        source="measured on the first prompt",
+    )
+
+
+def profile_latency(profile: Profile, pair: Pair, context: int) -> Latency:
+    """Return what a profile charges for a verification of a full tree and for a middle step on a full frontier.
+
+    Raises:
+        UserError: the profile knows no middle.
+    """
+    settings = resolve("all-mid", definitions={}, pair=pair.defaults, config={}, flags={}).settings
+    target_ms = profile.forward_ms("target", settings.budget + 1, context) + profile.costs.verify_ms
+    middle_ms = profile.forward_ms("middle", settings.width, context) + profile.costs.middle_call_ms
+    return Latency(target_ms=target_ms, middle_ms=middle_ms, source=f"profile {profile.name}")
+
+
+def _verification_ms(answer: Generation) -> float:
+    assert answer.spans is not None  # ours times its phases
+    return 1e3 * answer.spans.verify_s / len(answer.rounds or [])
+
+
+def _call_ms(answer: Generation) -> float:
+    assert answer.spans is not None  # ours times its phases
+    return 1e3 * answer.spans.middle_s / max(1, sum(sum(one.schedule or []) for one in answer.rounds or []))

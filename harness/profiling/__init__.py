@@ -1,0 +1,1 @@
+"""Measuring a hardware profile of a pair on this machine."""

@@ -1,0 +1,88 @@
+"""`treegraft profile`: from flags to a profile's file, or to how far this machine is from one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+from hardware_profiles.profile import Profile, get_profile, write_profile
+from harness.errors import UserError
+from harness.pair import get_pair
+from harness.profiling.profiler import Bar, Profiler
+from harness.profiling.settings import ProfileSettings
+
+_TOLERANCE_PCT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deviations:
+    """A machine against a profile.
+
+    Attributes:
+        lines: one a role, for people.
+        exit_code: 0 where the median deviation of every role is within a tenth, else 1.
+    """
+
+    lines: list[str]
+    exit_code: int
+
+
+def profile_pair(settings: ProfileSettings, bar: Bar) -> Profile:
+    """Measure a pair on this machine and write its profile.
+
+    Raises:
+        UserError: unusable input or environment.
+    """
+    file = Path(settings.out)
+    if file.suffix not in (".yaml", ".yml"):
+        raise UserError(f"--out {file}: give a file that ends in .yaml")
+    if not file.resolve().parent.is_dir():
+        raise UserError(f"--out {file}: no such folder; make it first")
+    profile = _measured(settings, file.stem, bar)
+    write_profile(profile, file)
+    return profile
+
+
+def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
+    """Measure a pair on this machine and compare it with a profile, point by point of its grid.
+
+    Raises:
+        UserError: unusable input or environment, or a profile of another pair.
+    """
+    known = get_profile(settings.out)
+    if known.pair != get_pair(settings.pair).name:
+        raise UserError(f"{settings.out}: a profile of pair {known.pair}; give --pair {known.pair}")
+    now = _measured(settings, known.name, bar)
+    lines, worst = [], 0.0
+    for role, curve in now.forwards.items():
+        ratios = [
+            known.forward_ms(role, tokens, context) / ms
+            for context, row in zip(curve.contexts, curve.ms, strict=True)
+            for tokens, ms in zip(curve.tokens, row, strict=True)
+        ]
+        off = [100 * abs(ratio - 1) for ratio in ratios]
+        worst = max(worst, median(off))
+        lines.append(
+            f"{role}: the profile says {median(ratios):.2f} times what this machine takes (median of {len(ratios)} "
+            f"points); off by {median(off):.1f}% (median), {max(off):.1f}% (worst)"
+        )
+    return Deviations(lines, int(worst > _TOLERANCE_PCT))
+
+
+def _measured(settings: ProfileSettings, name: str, bar: Bar) -> Profile:
+    import torch
+
+    from harness.loading import load_pair
+
+    pair = get_pair(settings.pair)
+    torch.set_num_threads(settings.threads or psutil.cpu_count(logical=False) or 1)
+    loaded = load_pair(
+        pair,
+        dtype=settings.dtype or pair.dtype,
+        device=settings.device,
+        trust_remote_code=settings.trust_remote_code,
+    )
+    return Profiler(loaded, seed=settings.seed, repeats=settings.repeats).measure(name, bar)

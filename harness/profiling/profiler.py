@@ -1,0 +1,246 @@
+"""Measures a pair on this machine: latency curves of its models, and what the work around forwards costs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from scipy.optimize import nnls
+
+from hardware_profiles.curve import Curve
+from hardware_profiles.profile import Costs, CurveError, Profile
+from harness.loading import LoadedPair
+from harness.prompts import conversation, prompt_ids
+from harness.provenance import machine, versions
+from methods.catalog import load_family, resolve
+from methods.core.generation import Generation
+from methods.core.model import TreeModel
+from methods.core.sampling import DecodingParams
+from methods.core.tree import DraftTree
+from methods.drafters.neural import NeuralDrafter, common_vocabulary
+from tasks.registry import get_task
+from tasks.sources import load_questions
+
+Role = Literal["target", "middle"]
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
+
+SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+CONTEXTS = (64, 256, 768, 1536)
+HELD_OUT_SIZES = (3, 6, 10, 20, 40)
+HELD_OUT_CONTEXTS = (160, 500)
+REPEATS = 9
+_WIDTH = 10  # nodes whose best tokens a middle step reads
+_ANSWER = 64
+_METHODS = ("autoregressive", "all-small", "all-mid", "treegraft-fixed")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one timed forward was."""
+
+    role: Role
+    tokens: int
+    context: int
+
+
+class Profiler:
+    """Times a loaded pair.
+
+    Args:
+        loaded: the pair.
+        seed: of the order of measurements.
+        repeats: forwards a point; medians are kept.
+    """
+
+    def __init__(self, loaded: LoadedPair, *, seed: int = 0, repeats: int = REPEATS) -> None:
+        self._loaded = loaded
+        self._random = random.Random(seed)
+        self._repeats = repeats
+        target, middle = loaded.models.target, loaded.models.middle
+        self._models: dict[Role, TreeModel] = {"target": target, **({"middle": middle} if middle else {})}
+        vocabulary = common_vocabulary(target, middle) if middle else 0
+        self._drafter = NeuralDrafter(middle, width=_WIDTH, vocabulary=vocabulary) if middle else None
+
+    def measure(self, name: str, bar: Bar) -> Profile:
+        """Return the profile of this machine."""
+        forwards: defaultdict[Point, list[float]] = defaultdict(list)
+        prefills: defaultdict[Point, list[float]] = defaultdict(list)
+        longest = min(model.max_positions for model in self._models.values())
+        contexts = [context for context in CONTEXTS if context + max(SIZES) <= longest]
+        rounds: list[tuple[int, Sequence[int]]] = [(context, SIZES) for context in contexts]
+        rounds += [(context, HELD_OUT_SIZES) for context in HELD_OUT_CONTEXTS if context < contexts[-1]]
+        with bar("repeats", self._repeats + 1) as advance:
+            for repeat in range(self._repeats + 1):
+                self._random.shuffle(rounds)
+                for context, sizes in rounds:
+                    self._one_context(context, sizes, forwards if repeat else defaultdict(list), prefills)
+                advance(1, "")  # the first one warms up
+        curves: dict[Role, Curve] = {role: _curve(forwards, role, contexts, SIZES) for role in self._models}
+        profile = Profile(
+            name=name,
+            kind="measured",
+            device=f"{machine()['cpu']}, {machine()['threads']} threads",
+            pair=self._loaded.pair.name,
+            dtype=str(self._loaded.models.target.dtype).removeprefix("torch."),
+            sources={"all": "treegraft profile, medians of forwards in random order"},
+            forwards=curves,
+            prefill={role: _prefill_curve(prefills, role) for role in self._models},
+            errors={role: _error(curves[role], forwards, role) for role in self._models},
+            costs=Costs(**dict.fromkeys(Costs.model_fields, 0.0)),
+            measured_with={"machine": machine(), "versions": versions(), "repeats": self._repeats},
+        )
+        return profile.model_copy(update={"costs": self._costs(profile, bar)})
+
+    def _one_context(
+        self,
+        context: int,
+        sizes: Sequence[int],
+        forwards: defaultdict[Point, list[float]],
+        prefills: defaultdict[Point, list[float]],
+    ) -> None:
+        tokens = [self._random.randrange(self._vocabulary) for _ in range(context + max(sizes))]
+        for role, model in self._models.items():
+            model.begin(context + max(sizes))
+            prefills[Point(role, context, 0)].append(_timed(model, partial(model.prefill, tokens[:context])))
+        points = [Point(role, size, context) for role in self._models for size in sizes]
+        self._random.shuffle(points)
+        for point in points:
+            forwards[point].append(self._forward_ms(point, tokens))
+
+    @property
+    def _vocabulary(self) -> int:
+        return min(model.vocab_size for model in self._models.values())
+
+    def _forward_ms(self, point: Point, tokens: Sequence[int]) -> float:
+        model = self._models[point.role]
+        drafted = tokens[point.context : point.context + point.tokens]
+        if point.role == "target":
+            visible = np.tri(point.tokens, dtype=np.bool_)
+
+            def work() -> None:
+                model.evaluate(drafted, range(point.tokens), visible).argmax(dim=-1).tolist()
+        else:
+            assert self._drafter is not None  # there is a middle
+            drafter, tree = self._drafter, _chain(drafted)
+            drafter.begin_round([*tokens[: point.context], drafted[0]])
+
+            def work() -> None:
+                drafter.evaluate(tree, range(point.tokens))
+                drafter._nodes.best(range(min(_WIDTH, point.tokens)), _WIDTH)
+
+        taken = _timed(model, work)
+        model.commit([])
+        return taken
+
+    def _costs(self, profile: Profile, bar: Bar) -> Costs:
+        """Return what real answers took beside their forwards."""
+        names = [name for name in _METHODS if self._drafter or name not in ("all-mid", "treegraft-fixed")]
+        questions = load_questions(get_task("mt_bench"), data="embedded").questions[:2]
+        questions += load_questions(get_task("gsm8k"), data="embedded").questions[:2]
+        answers: list[Generation] = []
+        with bar("answers", len(names) * (len(questions) + 1)) as advance:
+            for name in names:
+                spec = resolve(name, definitions={}, pair=self._loaded.pair.defaults, config={}, flags={})
+                method = load_family(spec.family)(self._loaded.models, spec.settings)
+                for place, question in enumerate([questions[0], *questions]):  # the first one warms up
+                    messages = conversation(question.turns, [])
+                    prompt = prompt_ids(self._loaded.models.tokenizer, self._loaded.pair.template, messages)
+                    answer = method.generate(prompt, DecodingParams(_ANSWER, eos_ids=self._loaded.eos_ids))
+                    answers += [answer] if place else []
+                    advance(1, name)
+        return costs_of(answers, profile)
+
+
+def costs_of(answers: Sequence[Generation], profile: Profile) -> Costs:
+    """Return what answers took beside their forwards, given the curves of a profile.
+
+    Args:
+        answers: of our own methods, timed by phase.
+        profile: its costs are not looked at.
+    """
+    small = [
+        (_small_work(answer), answer.spans.small_s) for answer in answers if answer.spans and _small_work(answer)[0]
+    ]
+    step, node, commit = nnls(np.array([work for work, _ in small], dtype=float), [1e3 * s for _, s in small])[0]
+    return Costs(
+        small_step_ms=round(step, 5),
+        small_node_ms=round(node, 5),
+        small_commit_ms=round(commit, 5),
+        middle_call_ms=_beside(answers, profile, "middle"),
+        scheduler_ms=_each((a.spans.scheduler_s, _decisions(a)) for a in answers if a.spans),
+        verify_ms=_beside(answers, profile, "target"),
+        other_ms=_each((a.spans.other_s, len(a.rounds or [])) for a in answers if a.spans),
+    )
+
+
+def _small_work(answer: Generation) -> tuple[int, int, int]:
+    """Return look-up steps, the nodes of their frontiers, and the rounds that took any."""
+    steps = [[forward.tokens for forward in one.forwards if forward.role == "small"] for one in answer.rounds or []]
+    return sum(map(len, steps)), sum(map(sum, steps)), sum(map(bool, steps))
+
+
+def _decisions(answer: Generation) -> int:
+    return sum(len(one.schedule or []) for one in answer.rounds or [])
+
+
+def _beside(answers: Iterable[Generation], profile: Profile, role: Role) -> float:
+    """Return the median over answers of the milliseconds beside a role's forwards, each time it was at work."""
+    found = []
+    for answer in answers:
+        rounds = answer.rounds or []
+        of_role = [forward for one in rounds for forward in one.forwards if forward.role == role]
+        times = len(rounds) if role == "target" else sum(sum(one.schedule or []) for one in rounds)
+        if answer.spans is None or not times:
+            continue
+        span = answer.spans.verify_s if role == "target" else answer.spans.middle_s
+        forwards = sum(profile.forward_ms(role, forward.tokens, forward.context) for forward in of_role)
+        found.append((1e3 * span - forwards) / times)
+    return round(max(0.0, median(found)), 5) if found else 0.0
+
+
+def _each(spent: Iterable[tuple[float, int]]) -> float:
+    found = [1e3 * seconds / times for seconds, times in spent if times]
+    return round(median(found), 5) if found else 0.0
+
+
+def _chain(tokens: Sequence[int]) -> DraftTree:
+    tree = DraftTree(tokens[0])
+    tree.insert_path(0, list(tokens[1:]), len(tokens))
+    return tree
+
+
+def _timed(model: TreeModel, work: Callable[[], Any]) -> float:
+    """Return the milliseconds that work on a model's device takes."""
+    model.synchronise()
+    start = time.perf_counter()
+    work()
+    model.synchronise()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _curve(timed: dict[Point, list[float]], role: Role, contexts: Sequence[int], sizes: Sequence[int]) -> Curve:
+    rows = [[round(median(timed[Point(role, size, context)]), 4) for size in sizes] for context in contexts]
+    return Curve(tokens=list(sizes), contexts=list(contexts), ms=rows)
+
+
+def _prefill_curve(timed: dict[Point, list[float]], role: Role) -> Curve:
+    sizes = sorted({point.tokens for point in timed if point.role == role})
+    row = [round(median(timed[Point(role, size, 0)]), 4) for size in sizes]
+    return Curve(tokens=sizes, contexts=[0], ms=[row])
+
+
+def _error(curve: Curve, timed: dict[Point, list[float]], role: Role) -> CurveError:
+    """Compare a curve with the points measured beside its grid."""
+    beside = [point for point in timed if point.role == role and point.context not in curve.contexts]
+    off = [abs(curve.at(point.tokens, point.context) / median(timed[point]) - 1) * 100 for point in beside]
+    if not off:
+        return CurveError(points=0, median_pct=0, worst_pct=0)
+    return CurveError(points=len(off), median_pct=round(median(off), 2), worst_pct=round(max(off), 2))

@@ -1,0 +1,30 @@
+"""What `treegraft profile` is asked for. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ProfileSettings(BaseModel):
+    """Every flag of the command, by key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    pair: str = "smollm2"
+    """The pair to measure: a name, or a pair's YAML file."""
+    out: str = "profile.yaml"
+    """The profile's file; with --check also a packaged profile's name."""
+    repeats: int = Field(default=9, ge=3)
+    """Forwards a point of the grid, of which medians are kept."""
+    seed: int = 0
+    """Of tokens and order."""
+    dtype: Literal["bf16", "fp32"] | None = None
+    """Floating-point type of the models; null takes the pair's."""
+    device: str = "cpu"
+    """cpu, cuda, or cuda:<index>."""
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    """Threads of the CPU forwards; null takes one a core."""
+    trust_remote_code: bool = False
+    """Let a model from the hub bring code of its own."""

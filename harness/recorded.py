@@ -1,0 +1,97 @@
+"""A recorded run, brought back far enough to draft on its text again: models, questions and prompts."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from harness import loading
+from harness.config import RunConfig
+from harness.errors import UserError
+from harness.loading import LoadedPair
+from harness.pair import Pair
+from harness.plan import load_blocks
+from harness.prompts import conversation, prompt_ids
+from harness.registry import unknown_name
+from harness.results import Row, last_attempts, read_rows
+from harness.store import read_manifest
+from methods.catalog import BASELINE, MethodSpec
+from tasks.question import Question
+
+
+class RecordedRun:
+    """The folder of a run.
+
+    Args:
+        folder: where it lies.
+
+    Attributes:
+        manifest: what it was asked.
+        config: its configuration.
+        pair: its pair.
+        rows: last attempts.
+
+    Raises:
+        UserError: no run lies there, or its files are broken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.manifest = read_manifest(folder)
+        self.config = RunConfig.model_validate(self.manifest.config)
+        self.pair = Pair.model_validate(self.manifest.pair)
+        self.rows = last_attempts(read_rows(folder))
+        self._questions: dict[str, dict[int, Question]] = {}
+
+    @cached_property
+    def loaded(self) -> LoadedPair:
+        """Its models and tokenizer."""
+        return loading.load_pair(
+            self.pair,
+            dtype=self.config.dtype or self.pair.dtype,
+            device=self.config.device,
+            trust_remote_code=self.config.trust_remote_code,
+        )
+
+    def spec(self, name: str) -> MethodSpec:
+        """Return one of its methods.
+
+        Raises:
+            UserError: it ran none of that name.
+        """
+        for spec in self.manifest.methods:
+            if spec["name"] == name:
+                return MethodSpec.model_validate(spec)
+        raise unknown_name("method of this run", name, [str(spec["name"]) for spec in self.manifest.methods])
+
+    def prompt(self, row: Row) -> list[int]:
+        """Return the prompt tokens of a row.
+
+        Raises:
+            UserError: the data has changed since, or an earlier turn is missing.
+        """
+        answers = {
+            other.turn: other.token_ids
+            for other in self.rows
+            if other.method == BASELINE
+            and other.status == "ok"
+            and (other.task, other.question_id, other.repeat) == (row.task, row.question_id, row.repeat)
+        }
+        place = f"{row.task}/{row.question_id}/{row.turn}"
+        if any(turn not in answers for turn in range(row.turn)):
+            raise UserError(f"{self._folder}: {place} follows an answer that is not there; run the block again")
+        tokenizer = self.loaded.models.tokenizer
+        earlier = [tokenizer.decode(answers[turn], skip_special_tokens=True) for turn in range(row.turn)]
+        messages = conversation(self._question(row.task, row.question_id).turns, earlier)
+        prompt = prompt_ids(tokenizer, self.pair.template, messages)
+        if len(prompt) != row.prompt_tokens:
+            raise UserError(f"{self._folder}: the prompt of {place} has changed since; restore the data it ran on")
+        return prompt
+
+    def _question(self, task: str, question_id: int) -> Question:
+        if task not in self._questions:
+            blocks, data = load_blocks(self.config.model_copy(update={"tasks": [task]}))
+            if data[task].sha256 != self.manifest.tasks[task].sha256:
+                raise UserError(f"{task}: its questions have changed since the run; restore the data it ran on")
+            self._questions[task] = {block.question.question_id: block.question for block in blocks}
+        return self._questions[task][question_id]

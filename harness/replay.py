@@ -1,0 +1,119 @@
+"""Replay: a recorded run under another clock; methods that it did not run are drafted along its own text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hardware_profiles.profile import Profile
+from harness.errors import UserError
+from harness.recorded import RecordedRun
+from harness.registry import unknown_name
+from harness.results import Manifest, Row
+from harness.retiming import profile_of, retimed
+from harness.store import Store
+from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, resolve
+from methods.core.model import TreeModel
+from methods.method import Models
+from methods.tree_method import TreeMethod
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A replayed run.
+
+    Attributes:
+        manifest: the run's own, with the clock and the methods of the replay.
+        rows: one a recorded answer and method.
+        left_out: methods of the run that show no rounds.
+    """
+
+    manifest: Manifest
+    rows: list[Row]
+    left_out: list[str]
+
+    def write(self, folder: Path) -> None:
+        """Write a run's folder.
+
+        Raises:
+            UserError: it holds something, or cannot be written.
+        """
+        with Store(folder) as store:
+            if store.begin(self.manifest):
+                raise UserError(f"{folder}: holds rows already; give a new or empty folder as --out")
+            store.append(self.rows)
+
+
+def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Replay:
+    """Time a recorded run by a profile; the same call gives the same rows, to the last digit.
+
+    Methods of the run are timed again. Others are drafted along the baseline's recorded text, which takes the pair's
+    drafters and a greedy run; nobody verifies them, and their verdict says so.
+
+    Args:
+        run: the folder of a run.
+        clock: `profile:NAME`.
+        methods: names, of the run or of the catalogue; None takes all of the run that show rounds.
+
+    Raises:
+        UserError: no such run, profile or method, or one that cannot be timed.
+    """
+    profile = profile_of(clock)
+    if profile is None:
+        raise UserError("--clock wall: the run was measured so already; give profile:NAME")
+    recorded = RecordedRun(run)
+    blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
+    known = [str(spec["name"]) for spec in recorded.manifest.methods]
+    names = list(dict.fromkeys([BASELINE, *(methods or [name for name in known if name not in blind])]))
+    specs: list[MethodSpec] = []
+    rows: list[Row] = []
+    for name in names:
+        spec = recorded.spec(name) if name in known else _new_spec(name, recorded)
+        specs.append(spec)
+        if name in known:
+            rows += [retimed(row, profile) for row in recorded.rows if row.method == name]
+        else:
+            rows += _drafted(recorded, spec, profile)
+    manifest = recorded.manifest.model_copy(
+        update={
+            "config": {**recorded.manifest.config, "clock": clock, "methods": names},
+            "methods": [spec.model_dump() for spec in specs],
+            "profile": profile.model_dump(mode="json"),
+        }
+    )
+    return Replay(manifest, rows, sorted(blind - {*names}))
+
+
+def _new_spec(name: str, recorded: RecordedRun) -> MethodSpec:
+    if recorded.config.temperature:
+        raise UserError(f"--methods {name}: the run sampled, and only greedy text can be drafted along; run the method")
+    if name not in catalogue():
+        raise unknown_name("method", name, [*(spec["name"] for spec in recorded.manifest.methods), *catalogue()])
+    return resolve(name, definitions={}, pair=recorded.pair.defaults, config={}, flags={})
+
+
+class _Unasked(TreeModel):
+    """A target of which nothing is asked: it counts tokens and runs no forward."""
+
+    def prefill(self, tokens: Sequence[int]) -> None:
+        """Count `tokens` as committed."""
+        self._committed(len(tokens))
+
+
+def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Iterator[Row]:
+    models: Models = recorded.loaded.models
+    if spec.settings.estimate != "prefill":
+        models = replace(models, target=_Unasked(models.target.model))
+    method = load_family(spec.family)(models, spec.settings)
+    if not isinstance(method, TreeMethod):
+        raise UserError(f"--methods {spec.name}: it drafts no trees of ours; give a tree method")
+    for row in recorded.rows:
+        if row.method != BASELINE or row.status != "ok":
+            continue
+        prefill, rounds = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
+        taken = [record for _, record in rounds]
+        key = hashlib.sha256(f"{row.key} {spec.model_dump_json()}".encode()).hexdigest()[:32]
+        changes = {"key": key, "method": spec.name, "verdict": "unverified", "prefill": prefill, "rounds": taken}
+        yield retimed(row.model_copy(update={**changes, "flips": None}), profile)

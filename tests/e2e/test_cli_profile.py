@@ -1,0 +1,99 @@
+"""Profiles measured on this machine, and schedulers' times."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hardware_profiles.profile import get_profile, write_profile
+
+FLAGS = ["profile", "--pair", "toy", "--repeats", "3", "--threads", "1"]
+
+
+@pytest.fixture
+def measured(treegraft):
+    result = treegraft(*FLAGS, "--out", "mine.yaml")
+    assert result.code == 0, result.err
+    return result
+
+
+def test_a_measured_profile_times_a_replay(measured, treegraft, finished):
+    profile = get_profile("mine.yaml")
+
+    assert (profile.name, profile.kind, profile.pair, profile.dtype) == ("mine", "measured", "toy", "float32")
+    assert set(profile.forwards) == set(profile.prefill) == set(profile.errors) == {"target", "middle"}
+    assert all(error.points == 10 for error in profile.errors.values())
+    assert profile.costs.small_node_ms + profile.costs.small_step_ms > 0
+    assert profile.measured_with["machine"]["threads"] == 1
+    assert "off by" in measured.out
+    assert treegraft("replay", finished, "--clock", "profile:mine.yaml", "--methods", "all-mid").code == 0
+
+
+def test_the_machine_is_compared_with_a_profile(measured, treegraft):
+    profile = get_profile("mine.yaml")
+    grid = profile.forwards["target"].model_dump()
+    slow = type(profile.forwards["target"])(**{**grid, "ms": [[9 * ms for ms in row] for row in grid["ms"]]})
+    write_profile(profile.model_copy(update={"forwards": {**profile.forwards, "target": slow}}), Path("slow.yaml"))
+
+    result = treegraft(*FLAGS, "--out", "slow.yaml", "--check")
+
+    assert result.code == 1
+    assert "target: the profile says" in result.out
+    assert get_profile("slow.yaml").forwards["target"] == slow
+
+
+REFUSED = {
+    "another ending": (["--out", "mine.json"], "give a file that ends in .yaml"),
+    "no such folder": (["--out", "none/mine.yaml"], "no such folder"),
+    "too few repeats": (["--repeats", "1"], "--repeats: Input should be"),
+    "an unknown pair": (["--pair", "toi"], "unknown pair 'toi'"),
+    "no such profile to compare with": (["--check", "--out", "none.yaml"], "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("flags", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_measured_is_refused(refused, flags, message):
+    assert message in refused(*FLAGS, *flags)
+
+
+def test_a_profile_of_another_pair_is_not_compared(refused, profile):
+    write_profile(profile.model_copy(update={"pair": "smollm2"}), Path("other.yaml"))
+
+    assert "a profile of pair smollm2" in refused(*FLAGS, "--check", "--out", "other.yaml")
+
+
+def latency(folder):
+    return json.loads((Path(folder) / "manifest.json").read_text())["latency"]
+
+
+TASK = ["--tasks", "nq", "--limit", "1"]
+
+
+def test_what_schedulers_are_told_is_measured_once_and_kept(run):
+    flags = [*TASK, "--methods", "all-mid", "--out", "run"]
+    assert run(*flags).code == 0
+    first = latency("run")
+    (Path("run") / "rows.jsonl").write_text("")
+    assert run(*flags).code == 0
+
+    assert first["source"] == "measured on the first prompt"
+    assert first["target_ms"] > 0
+    assert first["middle_ms"] > 0
+    assert latency("run") == first
+
+
+def test_what_schedulers_are_told_can_be_given(run):
+    assert run(*TASK, "--methods", "all-mid", "--latency", "69.4,44.2", "--out", "run").code == 0
+
+    assert latency("run") == {"target_ms": 69.4, "middle_ms": 44.2, "source": "given by latency"}
+
+
+def test_a_run_without_a_middle_measures_none(run):
+    assert run(*TASK, "--methods", "all-small", "--out", "run").code == 0
+
+    assert latency("run") is None
+
+
+@pytest.mark.parametrize("value", ["5", "5,0", "a,b", "1,2,3", "5,inf"])
+def test_an_unusable_latency_is_refused(refused, value):
+    assert refused("run", "--pair", "toy", "--latency", value).startswith("treegraft: --latency: ")

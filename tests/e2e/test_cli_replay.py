@@ -1,0 +1,154 @@
+"""Replay: recorded runs under another clock, and methods that they did not run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hardware_profiles.profile import write_profile
+from methods.core.model import TreeModel
+
+NEW = ["all-mid", "treegraft-fixed", "treegraft-no-nd"]
+
+
+@pytest.fixture
+def clock(profile, tmp_path):
+    write_profile(profile, tmp_path / "plain.yaml")
+    return f"profile:{tmp_path / 'plain.yaml'}"
+
+
+@pytest.fixture
+def replayed(treegraft, rows_of, finished, clock, tmp_path):
+    """Replay the finished run; return its rows by method, task, question and turn."""
+
+    def call(*flags, run=finished):
+        out = tmp_path / f"replayed-{len([*tmp_path.iterdir()])}"
+        result = treegraft("replay", run, "--clock", clock, "--out", out, *flags)
+        assert result.code == 0, result.err
+        return {(row.method, row.task, row.question_id, row.turn): row for row in rows_of(out)}
+
+    return call
+
+
+def test_every_table_says_that_times_are_modelled(treegraft, finished, clock):
+    result = treegraft("replay", finished, "--clock", clock)
+
+    assert result.code == 0
+    assert "modelled (profile:plain)" in result.out
+    assert "measured" not in result.out
+    assert "without prompt-lookup" in result.err
+
+
+def test_it_prints_the_same_to_the_last_digit(treegraft, finished, clock):
+    first, second = (
+        treegraft("replay", finished, "--clock", clock, "--methods", "all-mid", "--format", "json") for _ in range(2)
+    )
+
+    assert first.out == second.out
+    assert len(json.loads(first.out)["lines"]) > 2
+
+
+def test_methods_of_the_run_keep_their_rounds(replayed, rows_of, finished):
+    before = {(row.method, row.task, row.question_id, row.turn): row for row in rows_of(finished)}
+
+    rows = replayed()
+
+    assert {method for method, *_ in rows} == {"autoregressive", "all-small"}
+    assert all(
+        row.rounds == before[place].rounds and row.verdict == before[place].verdict for place, row in rows.items()
+    )
+
+
+def test_a_method_drafted_along_the_text_takes_the_rounds_that_it_takes_when_it_is_run(
+    replayed, run, rows_of, finished
+):
+    flags = ["--tasks", "nq,mt_bench", "--limit", "2", "--max-new-tokens", "12", "--methods", ",".join(NEW)]
+    assert run(*flags, "--out", "real").code == 0
+    real = {(row.method, row.task, row.question_id, row.turn): row for row in rows_of("real")}
+
+    rows = replayed("--methods", ",".join(NEW))
+
+    for place, row in rows.items():
+        if row.method in NEW:
+            assert (row.rounds, row.prefill, row.token_ids) == (
+                real[place].rounds,
+                real[place].prefill,
+                real[place].token_ids,
+            )
+            assert row.verdict == "unverified"
+    assert {method for method, *_ in rows} == {"autoregressive", *NEW}
+
+
+def test_no_target_forward_is_run_to_draft_along_a_text(replayed, monkeypatch):
+    asked = []
+    for name in ("evaluate", "prefill"):
+        original = getattr(TreeModel, name)
+
+        def watched(self, *arguments, original=original):
+            asked.append(self.model.config.num_hidden_layers)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(TreeModel, name, watched)
+
+    replayed("--methods", "all-mid")
+
+    assert set(asked) == {2}  # the middle's; the target has three layers
+
+
+def test_a_run_by_a_profiles_clock_has_the_times_of_its_replay(run, replayed, rows_of, clock):
+    flags = ["--tasks", "nq", "--limit", "2", "--max-new-tokens", "8", "--methods", "autoregressive,all-small,all-mid"]
+    assert run(*flags, "--out", "wall").code == 0
+    assert run(*flags, "--clock", clock, "--out", "charged").code == 0
+
+    rows = replayed(run=Path("wall"))
+
+    charged = rows_of("charged")
+    assert {row.clock for row in charged} == {"profile:plain"}
+    for row in charged:
+        again = rows[row.method, row.task, row.question_id, row.turn]
+        assert (row.decode_s, row.prefill_s, row.spans) == (again.decode_s, again.prefill_s, again.spans)
+
+
+REFUSED = {
+    "the wall": (["--clock", "wall"], "the run was measured so already"),
+    "an unknown profile": (["--clock", "profile:nowhere"], "unknown profile 'nowhere'"),
+    "no clock at all": (["--clock", "sundial"], "give wall or profile:NAME"),
+    "an unknown method": (["--methods", "all-middle"], "did you mean all-mid"),
+    "a method without rounds": (["--methods", "prompt-lookup"], "method prompt-lookup: shows no rounds"),
+    "a peer that it did not run": (["--methods", "hf-generate"], "it drafts no trees of ours"),
+}
+
+
+@pytest.mark.parametrize(("flags", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_replayed_is_refused(refused, finished, clock, flags, message):
+    given = flags if "--clock" in flags else ["--clock", clock, *flags]
+
+    assert message in refused("replay", finished, *given)
+
+
+def test_a_folder_with_rows_is_refused(refused, finished, clock):
+    assert "give" in refused("replay", finished, "--clock", clock, "--out", finished)
+
+
+def test_a_folder_without_a_run_is_refused(refused, clock, tmp_path):
+    assert "manifest.json: cannot be read" in refused("replay", tmp_path, "--clock", clock)
+
+
+def test_sampled_text_cannot_be_drafted_along(run, refused, clock):
+    assert (
+        run("--tasks", "nq", "--limit", "1", "--temperature", "1", "--methods", "all-small", "--out", "warm").code == 0
+    )
+
+    assert "the run sampled" in refused("replay", "warm", "--clock", clock, "--methods", "all-mid")
+
+
+def test_a_peer_cannot_be_run_by_a_profiles_clock(refused, clock):
+    assert "nobody sees the rounds of prompt-lookup" in refused("run", "--pair", "toy", "--clock", clock)
+
+
+def test_changed_questions_are_refused(questions, run, refused, clock):
+    data = questions("nq", ["Who?"], ["When?"])
+    assert run("--tasks", "nq", "--data", data, "--out", "changed").code == 0
+    questions("nq", ["Who?"], ["Where?"])
+
+    assert "have changed" in refused("replay", "changed", "--clock", clock, "--methods", "all-mid")

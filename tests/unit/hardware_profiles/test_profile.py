@@ -1,0 +1,88 @@
+"""Profiles as files: read back as written, refused in one line that names file and key."""
+
+import pytest
+import yaml
+
+from hardware_profiles.profile import get_profile, profile_names, write_profile
+from harness.errors import UserError
+
+
+@pytest.fixture
+def file(profile, tmp_path):
+    path = tmp_path / "plain.yaml"
+    write_profile(profile, path)
+    return path
+
+
+def test_a_profile_is_read_back_as_it_was_written(profile, file):
+    assert get_profile(str(file)) == profile
+
+
+def test_every_packaged_profile_is_one_of_its_name():
+    assert [get_profile(name).name for name in profile_names()] == profile_names()
+
+
+def test_launch_overhead_is_charged_for_every_neural_forward(profile):
+    slow = profile.model_copy(update={"launch_overhead_ms": 5.0})
+
+    assert slow.forward_ms("target", 1, 0) == profile.forward_ms("target", 1, 0) + 5
+    assert slow.prefill_ms("middle", 1, 0) == profile.prefill_ms("middle", 1, 0) + 5
+
+
+def test_a_role_that_was_not_measured_is_refused(profile):
+    alone = profile.model_copy(update={"forwards": {"target": profile.forwards["target"]}})
+
+    with pytest.raises(UserError, match="profile plain: has no latencies of a middle"):
+        alone.forward_ms("middle", 1, 0)
+
+
+def without(key):
+    return lambda values: values.pop(key)
+
+
+def put(key, value):
+    return lambda values: values.__setitem__(key, value)
+
+
+CHANGES = {
+    "a key is missing": (without("costs"), "costs: Field required"),
+    "a key is unknown": (put("speed", 3), "speed: Extra inputs"),
+    "a kind is unknown": (put("kind", "guessed"), "kind: Input should be"),
+    "a number is below 0": (put("launch_overhead_ms", -1), "launch_overhead_ms: Input should be greater"),
+    "a curve is no grid": (
+        put("forwards", {"target": {"tokens": [2, 1], "contexts": [0], "ms": [[1, 2]]}}),
+        "forwards.target: tokens must ascend",
+    ),
+    "nothing says where the numbers are from": (put("sources", {}), "sources: Dictionary should have"),
+    "a name is a path": (put("name", "../x"), "name: String should match"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
+def test_a_broken_file_is_refused_by_key(file, change, message):
+    values = yaml.safe_load(file.read_text())
+    change(values)
+    file.write_text(yaml.safe_dump(values))
+
+    with pytest.raises(UserError) as refusal:
+        get_profile(str(file))
+
+    assert str(refusal.value).startswith(f"{file}: {message}")
+
+
+@pytest.mark.parametrize("text", ["[1, 2", "- a", "", "!!python/object:os.system {}"])
+def test_what_is_no_profile_is_refused(file, text):
+    file.write_text(text)
+
+    with pytest.raises(UserError, match=r"plain\.yaml: "):
+        get_profile(str(file))
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(UserError, match="unknown profile 'nowhere'"):
+        get_profile("nowhere")
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        get_profile(str(tmp_path / "none.yaml"))

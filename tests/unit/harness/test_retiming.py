@@ -1,0 +1,104 @@
+"""Recorded rounds under a profile: every forward and everything beside it charged once."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import UserError
+from harness.results import Row
+from harness.retiming import profile_of, retimed
+from methods.core.generation import Forward, Round, Spans
+
+DRAFTED = Round(
+    schedule=[1, 0],
+    drafted=4,
+    accepted=1,
+    forwards=[
+        Forward("middle", 1, 3, 20),
+        Forward("small", 2, 10, 21),
+        Forward("target", None, 5, 20),
+    ],
+)
+BARE = Round(schedule=[0], drafted=0, accepted=0, forwards=[Forward("small", 1, 1, 22), Forward("target", None, 1, 22)])
+
+
+@pytest.fixture
+def row():
+    return Row(
+        key="k", attempt=1, pair="toy", task="nq", question_id=1, turn=0, method="x", seed=0, repeat=0, clock="wall",
+        status="ok", verdict="identical", marks=["cpu-contention"], prompt_tokens=21, token_ids=[1, 2, 3], committed=3,
+        finish="length", rounds=[DRAFTED, BARE], prefill=[Forward("target", None, 20, 0), Forward("middle", None, 20, 0)],
+        prefill_s=9.0, decode_s=9.0, e2e_s=18.0, spans=Spans(1, 2, 3, 1, 2), telemetry={"rss_mib": 1.0},
+    )  # fmt: skip
+
+
+def test_every_part_of_a_round_is_charged(row, profile):
+    found = retimed(row, profile)
+
+    # Target forwards take 10 + tokens, the middle's a quarter of that; the rest stands in the profile's costs.
+    assert found.spans.verify_s == pytest.approx((15 + 0.4 + 11 + 0.4) / 1e3)
+    assert found.spans.middle_s == pytest.approx((13 / 4 + 0.7) / 1e3)
+    assert found.spans.small_s == pytest.approx((0.5 + 10 * 0.01 + 0.2 + 0.5 + 0.01 + 0.2) / 1e3)
+    assert found.spans.scheduler_s == pytest.approx(3 * 0.003 / 1e3)
+    assert found.spans.other_s == pytest.approx(2 * 0.1 / 1e3)
+    parts = ("small_s", "middle_s", "scheduler_s", "verify_s", "other_s")
+    assert found.decode_s == sum(getattr(found.spans, part) for part in parts)
+    assert found.prefill_s == pytest.approx((2 * 30 + 0.5 * 30) / 1e3)
+    assert found.e2e_s == found.prefill_s + found.decode_s
+
+
+def test_times_and_clock_change_and_nothing_else(row, profile):
+    found = retimed(row, profile)
+
+    assert (found.clock, found.marks, found.telemetry) == ("profile:plain", [], {})
+    changed = {"key", "clock", "marks", "telemetry", "spans", "prefill_s", "decode_s", "e2e_s"}
+    assert found.model_dump(exclude=changed) == row.model_dump(exclude=changed)
+    assert found.key != row.key
+    assert retimed(row, profile.model_copy(update={"name": "other"})).key not in (row.key, found.key)
+
+
+def test_nobody_decides_where_there_is_no_middle(row, profile):
+    alone = row.model_copy(update={"prefill": row.prefill[:1], "rounds": [BARE]})
+
+    assert retimed(alone, profile).spans.scheduler_s == 0
+
+
+def test_the_context_to_the_left_is_charged(row, profile):
+    grid = profile.forwards["target"].model_dump()
+    tall = type(profile.forwards["target"])(**{**grid, "contexts": [0, 10], "ms": [grid["ms"][0], [20.0, 120.0]]})
+    longer = profile.model_copy(update={"forwards": {**profile.forwards, "target": tall}})
+
+    assert retimed(row, longer).spans.verify_s > retimed(row, profile).spans.verify_s
+
+
+def test_a_failed_row_stays_one(row, profile):
+    failed = row.model_copy(update={"status": "failed", "error": "why", "rounds": None, "decode_s": None})
+
+    found = retimed(failed, profile)
+
+    assert (found.status, found.error, found.decode_s, found.clock) == ("failed", "why", None, "profile:plain")
+
+
+def test_an_outside_peer_is_refused(row, profile):
+    with pytest.raises(UserError, match="method x: shows no rounds"):
+        retimed(row.model_copy(update={"rounds": None}), profile)
+
+
+def test_a_small_neural_model_is_refused(row, profile):
+    neural = row.model_copy(update={"prefill": [*row.prefill, Forward("small", None, 20, 0)]})
+
+    with pytest.raises(UserError, match="small neural model"):
+        retimed(neural, profile)
+
+
+def test_a_larger_verification_takes_longer(row, profile):
+    wider = replace(DRAFTED, forwards=[*DRAFTED.forwards[:2], Forward("target", None, 9, 20)])
+
+    assert retimed(row.model_copy(update={"rounds": [wider, BARE]}), profile).decode_s > retimed(row, profile).decode_s
+
+
+def test_a_clock_is_the_wall_or_a_profile(tmp_path):
+    assert profile_of("wall") is None
+    for clock in ("sundial", "profile:", "profile:nowhere"):
+        with pytest.raises(UserError):
+            profile_of(clock)
