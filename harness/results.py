@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError
-from methods.core.generation import Finish, Forward, Round, Spans
+from methods.core.generation import Finish, Forward, Round
+from methods.core.generation import Spans as Spans  # reports take it from here
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,6 +172,25 @@ class Manifest(Record):
             key: value for key, value in whole["config"].items() if key not in ("out", "data", "threads")
         }
         return whole
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return a run's manifest.
+
+    Raises:
+        UserError: there is none, or it is not one.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the folder of a run") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "file"
+        raise UserError(
+            f"{path}: not a manifest ({where}: {first['msg']}); restore it or give another --out"
+        ) from error
 
 
 def read_rows(path: Path) -> Iterator[Row]:

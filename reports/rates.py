@@ -34,7 +34,4 @@ def _shares(rows: Sequence[Tally]) -> dict[str, float | None]:
     if not rows or len(spans) < len(rows):
         return {f"{part}_pct": None for part in SPANS}
     whole = sum(row.decode_s for row in rows)
-    return {
-        f"{part}_pct": 100.0 * sum(seconds) / whole
-        for part, seconds in zip(SPANS, zip(*spans, strict=True), strict=True)
-    }
+    return {f"{part}_pct": 100.0 * sum(getattr(span, f"{part}_s") for span in spans) / whole for part in SPANS}

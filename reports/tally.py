@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.results import Row, Verdict, read_rows
+from harness.results import Row, Spans, Verdict, read_rows
 
 Retime = Callable[[Row], Row]
 """Gives a row the times and the clock of another source; a report's label derives from that clock."""
@@ -54,8 +54,7 @@ class Tally:
     called_tokens: int
     """Tokens that the middle drafter evaluated."""
     decode_forwards: int | None
-    spans: tuple[float, ...] | None
-    """Seconds of small, middle, scheduler, verify and other; null for outside peers."""
+    spans: Spans | None
     flaw: str | None
     """Why an answered row gives no rate: it has none, or contradicts itself."""
 
@@ -91,7 +90,7 @@ def tally(row: Row) -> Tally:
         calls=sum(sum(one.schedule) for one in rounds if one.schedule),
         called_tokens=sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle"),
         decode_forwards=row.decode_forwards,
-        spans=None if row.spans is None else astuple(row.spans),
+        spans=row.spans,
         flaw=_flaw(row) if row.status == "ok" else None,
     )
 
