@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.results import Manifest, read_manifest
+from reports.pairing import BASELINE
 
 DECODING = (
     "max_new_tokens",
@@ -103,12 +104,16 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
         for package in sorted(first.versions.keys() | last.versions.keys()):
             found += _changed(package, first.versions.get(package), last.versions.get(package))
     before, after = ({spec.get("name"): spec for spec in manifest.methods} for manifest in (base, head))
-    for name in before.keys() & after.keys():
-        found += _changed(f"{name}: family", before[name].get("family"), after[name].get("family"))
-        old, new = (spec.get("settings") or {} for spec in (before[name], after[name]))
-        for key in sorted(old.keys() | new.keys()):
-            found += _changed(f"{name}: {key}", old.get(key), new.get(key))
-    return found
+    settings: dict[str, list[str]] = {}
+    for name in before:
+        if name in after and name != BASELINE:
+            old, new = (
+                {"family": spec.get("family"), **(spec.get("settings") or {})} for spec in (before[name], after[name])
+            )
+            for key in sorted(old.keys() | new.keys()):
+                for change in _changed(key, old.get(key), new.get(key)):
+                    settings.setdefault(change, []).append(str(name))
+    return found + [f"{change} ({', '.join(names)})" for change, names in settings.items()]
 
 
 def _commit(git: dict[str, Any]) -> str:
