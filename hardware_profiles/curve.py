@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import isotonic_regression
+
+if TYPE_CHECKING:
+    from scipy.interpolate import PchipInterpolator
 
 
 class Curve(BaseModel):
@@ -43,10 +45,14 @@ class Curve(BaseModel):
 
     @cached_property
     def _surface(self) -> NDArray[np.float64]:
+        from scipy.optimize import isotonic_regression  # a listing needs no scipy
+
         return np.array([isotonic_regression(row).x for row in self.ms])
 
     @cached_property
     def _lines(self) -> list[PchipInterpolator]:
+        from scipy.interpolate import PchipInterpolator  # a listing needs no scipy
+
         return [PchipInterpolator(self.tokens, row) for row in self._surface]
 
     def at(self, tokens: int, context: int) -> float:

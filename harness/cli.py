@@ -205,6 +205,8 @@ def profile_command(check: bool, **flags: Any) -> int:
             f"{role}: off by {error.median_pct:.1f}% (median) and {error.worst_pct:.1f}% (worst) "
             f"at {error.points} points beside the grid"
         )
+    if profile.measured_with["marks"]:
+        click.echo(f"treegraft: disturbed ({', '.join(profile.measured_with['marks'])}); measure again alone", err=True)
     click.echo(f"{settings.out}: use it as --clock profile:{settings.out}")
     return 0
 

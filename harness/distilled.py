@@ -23,6 +23,19 @@ TRAINED = ("layers", "norm")
 """The modules of a model's body that training changes; embeddings and head stay the target's own."""
 
 
+class Origin(BaseModel):
+    """The target whose embeddings and head a drafter borrows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    """Its pair's name."""
+    origin: str
+    """Where its weights came from."""
+    sha256: str
+    """Digest of them."""
+
+
 class Card(BaseModel):
     """What a distilled drafter is and how it came about."""
 
@@ -30,8 +43,8 @@ class Card(BaseModel):
 
     schema_version: Literal[1] = 1
     """Version of this schema."""
-    target: dict[str, str]
-    """Name, origin and sha256 of the target's weights; the drafter borrows that target's embeddings and head."""
+    target: Origin
+    """What it was distilled from, and drafts for."""
     licence: str
     """Licence of the weights: the target's."""
     layers: list[int]
@@ -58,8 +71,10 @@ def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: 
         state: trained tensors by their name in the model's body.
         token_ids: tokens that the head knows, ascending, [tokens]; empty is all of them.
         card: its description.
+
+    Raises:
+        UserError: the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {"token_ids": token_ids.to(torch.int32)}
     for name, value in state.items():
         weights = value.detach().float().cpu()
@@ -69,8 +84,12 @@ def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: 
             tensors[name] = (weights / scale[:, None]).round().to(torch.int8)
         else:
             tensors[name] = weights.clone()
-    save_file(tensors, folder / WEIGHTS)
-    (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, folder / WEIGHTS)
+        (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{folder}: cannot be written ({error}); give another folder") from error
 
 
 def read_card(folder: Path) -> Card:
@@ -100,20 +119,18 @@ def distilled(target: PreTrainedModel, target_digest: str, folder: Path) -> PreT
         UserError: made for another target, or a file is missing or broken.
     """
     card = read_card(folder)
-    if card.target["sha256"] != target_digest:
-        raise UserError(
-            f"{folder}: distilled from {card.target['origin']}, other weights than this target's; distil one"
-        )
+    if card.target.sha256 != target_digest:
+        raise UserError(f"{folder}: distilled from {card.target.origin}, other weights than this target's; distil one")
     file = folder / WEIGHTS
     try:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{file}: cannot be read ({error}); distil it again") from error
-    token_ids = tensors.pop("token_ids", torch.empty(0)).to(torch.int64)
+    head: Any = target.get_output_embeddings()
+    token_ids = _token_ids(tensors, card, len(head.weight), file)
     drafter = sharing_layers(target, card.layers, f"{folder / CARD}: layers")
-    load_trained(drafter, _whole(tensors), target.dtype, file)
+    load_trained(drafter, _whole(tensors, file), target.dtype, file)
     if len(token_ids):
-        head: Any = target.get_output_embeddings()
         rows = head.weight.detach()[token_ids].clone()
         drafter.set_output_embeddings(LimitedHead(rows, token_ids, head.weight.shape[0], card.floor))
     return drafter
@@ -126,6 +143,9 @@ def load_trained(model: PreTrainedModel, state: Mapping[str, torch.Tensor], dtyp
         UserError: a tensor is missing, unknown or of another shape.
     """
     body = model.base_model
+    foreign = [key for key in state if key.split(".")[0] not in TRAINED]
+    if foreign:
+        raise UserError(f"{file}: holds {foreign[0]}, which no drafter has of its own; distil it again")
     for name in TRAINED:
         module = copy.deepcopy(body.get_submodule(name)).to(dtype)
         own = {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
@@ -136,10 +156,25 @@ def load_trained(model: PreTrainedModel, state: Mapping[str, torch.Tensor], dtyp
         body._modules[name] = module
 
 
-def _whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _token_ids(tensors: dict[str, torch.Tensor], card: Card, vocabulary: int, file: Path) -> torch.Tensor:
+    """Take the tokens of the head out of the tensors; none where the head is whole."""
+    token_ids = tensors.pop("token_ids", torch.empty(0)).to(torch.int64)
+    ascending = token_ids.ndim == 1 and bool((token_ids.diff() > 0).all())
+    inside = not len(token_ids) or (int(token_ids[0]) >= 0 and int(token_ids[-1]) < vocabulary)
+    if len(token_ids) != card.vocabulary or not ascending or not inside:
+        raise UserError(f"{file}: its token_ids are not the {card.vocabulary} tokens of its card; distil it again")
+    return token_ids
+
+
+def _whole(tensors: Mapping[str, torch.Tensor], file: Path) -> dict[str, torch.Tensor]:
     """Return de-quantised tensors, fp32."""
-    return {
-        name: value if value.dtype != torch.int8 else value.float() * tensors[f"{name}.scale"][:, None]
-        for name, value in tensors.items()
-        if not name.endswith(".scale")
-    }
+    whole = {name: value for name, value in tensors.items() if not name.endswith(".scale")}
+    scaled = {name for name, value in whole.items() if value.dtype == torch.int8}
+    if {f"{name}.scale" for name in scaled} != tensors.keys() - whole.keys():
+        raise UserError(f"{file}: a matrix without its scale, or a scale without its matrix; distil it again")
+    for name in scaled:
+        scale = tensors[f"{name}.scale"]
+        if scale.shape != whole[name].shape[:1]:
+            raise UserError(f"{file}: {name}.scale: not one number a row; distil it again")
+        whole[name] = whole[name].float() * scale[:, None]
+    return whole

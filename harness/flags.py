@@ -79,7 +79,7 @@ def block_bar(blocks: Iterable[Block], count: int) -> Iterator[Iterator[Block]]:
 
 @contextmanager
 def bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show a progress bar with the remaining time on a terminal, elsewhere a line now and then."""
+    """Show a progress bar with the remaining time, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -41,6 +41,11 @@ class ModelSource(BaseModel):
     toy: dict[str, int] | None = None
     """A random model built in memory: {seed}."""
 
+    @property
+    def is_derived(self) -> bool:
+        """Whether it is made of the target, and so a drafter's only."""
+        return self.target_layers is not None or self.distilled is not None
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         ways = ("hub", "path", "gguf", "package", "target_layers", "distilled", "toy")
@@ -82,6 +87,12 @@ class Pair(BaseModel):
     """False: for correctness alone, refused in performance tables."""
     defaults: dict[str, Any] = Field(default_factory=dict)
     """Method parameters measured to be good for this pair."""
+
+    @model_validator(mode="after")
+    def _target_stands_alone(self) -> Self:
+        if self.target.is_derived:
+            raise ValueError("target: cannot be made of a target; give hub, path, gguf, package or toy")
+        return self
 
 
 def pair_names() -> list[str]:

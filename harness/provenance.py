@@ -80,6 +80,7 @@ def machine() -> dict[str, Any]:
         "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "threads": torch.get_num_threads(),
+        "allowed_cores": len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
     }
     if torch.cuda.is_available():
         facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

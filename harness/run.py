@@ -116,7 +116,8 @@ def run(
 def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Outcome:
     """Carry out a plan; see `run`."""
     from harness import loading, provenance
-    from harness.runner import Runner, quick_collections
+    from harness.garbage import quick_collections
+    from harness.runner import Runner
     from methods.catalog import load_family
 
     config = plan.config

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +13,7 @@ from hardware_profiles.profile import Profile
 from harness.certificate import certify, certify_flips
 from harness.config import RunConfig
 from harness.errors import UserError
+from harness.garbage import no_garbage_collection
 from harness.latency import measured_latency, profile_latency
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
@@ -154,7 +153,7 @@ class Runner:
         )
 
     def _answer(self, method: Method, prompt: Sequence[int], params: DecodingParams) -> Answer:
-        with _no_garbage_collection():
+        with no_garbage_collection():
             self._cpu.start()
             generation, error = None, None
             try:
@@ -279,25 +278,3 @@ def _checked(generation: object) -> Generation:
     if not all(isinstance(token, int) for token in generation.token_ids):
         raise TypeError("token_ids are not all whole numbers")
     return generation
-
-
-@contextmanager
-def quick_collections() -> Iterator[None]:
-    """Set aside all that is loaded by now, so that a collection before each answer takes no fifth of a second."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Collect before, not during."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -158,7 +158,7 @@ def check_identity(hf_tokens):
 
 @pytest.fixture
 def profile():
-    """A hardware profile: one millisecond a token and ten a forward for the target, a quarter of it for the middle, whatever the context."""
+    """A hardware profile: a target's forward takes 10 ms and 1 ms a token, the middle's a quarter of that."""
 
     from hardware_profiles.curve import Curve
     from hardware_profiles.profile import Costs, Profile

@@ -22,7 +22,7 @@ from harness.distil.student import limited_vocabulary, student_of, trained_state
 from harness.distil.text import Author, TextFolder
 from harness.distil.training import RECIPE, Progress, Trainer
 from harness.distil.writing import Writer, Written
-from harness.distilled import WEIGHTS, Card, distilled, write_distilled
+from harness.distilled import WEIGHTS, Card, Origin, distilled, write_distilled
 from harness.errors import UserError
 from harness.loading import LoadedPair, load_pair
 from harness.pair import Pair, get_pair
@@ -32,6 +32,8 @@ from methods.core.model import TreeModel
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
 """Makes a progress bar of a title and a total; inside it, a call advances it and says how it goes."""
+
+_HEAD_EXTRAS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 TEXT = {"target", "prompts", "batch", "question_tokens", "answer_tokens", "article_tokens", "seed", "dtype"}
 """The settings that decide about the text, beside its amount."""
@@ -51,6 +53,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
         UserError: unusable input or environment.
     """
     pair = _target_alone(get_pair(settings.target))
+    out = _out_folder(settings)
     questions = tuple(own_questions(settings.prompts))
     torch.set_num_threads(settings.threads or psutil.cpu_count(logical=False) or 1)
     loaded = load_pair(
@@ -61,31 +64,31 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     )
     target = loaded.models.target.model
     sharing_layers(target, settings.layers, "--layers")  # refuses them before hours of work
+    _check_head(target, pair)
     asked = task_prompts(settings, pair, loaded.models.tokenizer)
     work = _work_folder(settings, loaded)
 
     text = TextFolder(work / "text")
     writer = Writer(target, loaded.eos_ids | frozenset(loaded.models.tokenizer.all_special_ids))
     with bar("tokens written", settings.tokens) as advance:
-        text.write(_author(settings, loaded, writer, questions), settings.tokens, advance)
+        files = text.write(_author(settings, loaded, writer, questions), settings.tokens, advance)
 
-    lessons = Lessons(text.files)
+    lessons = Lessons(files)
     counts = lessons.counts(target.config.get_text_config().vocab_size)
     token_ids = limited_vocabulary(counts, settings.vocabulary, loaded.eos_ids)
     state = _trained(settings, loaded, lessons, token_ids, work, bar)
     whole = settings.vocabulary == 0
     card = Card(
-        target={"name": pair.name, **loaded.weights["target"]},
+        target=Origin(name=pair.name, **loaded.weights["target"]),
         licence=pair.licence,
         layers=settings.layers,
         vocabulary=0 if whole else len(token_ids),
         floor=_floor(counts, token_ids),
-        recipe=settings.model_dump(include=RECIPE | {"dtype"}),
-        text=_text_facts(settings, text, counts),
+        recipe={**settings.model_dump(include=RECIPE), "dtype": settings.dtype or pair.dtype},
+        text=_text_facts(settings, counts),
         figures={},
         versions=versions(),
     )
-    out = Path(settings.out)
     write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
     card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, bar)})
     write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
@@ -97,10 +100,25 @@ def _target_alone(pair: Pair) -> Pair:
     return pair.model_copy(update={"middle": None, "small": None})
 
 
+def _check_head(target: Any, pair: Pair) -> None:
+    config = target.config.get_text_config()
+    bent = [name for name in _HEAD_EXTRAS if getattr(config, name, None) not in (None, 1, 1.0)]
+    if bent:
+        raise UserError(f"pair {pair.name}: its logits are no plain product ({bent[0]}); distil another target")
+
+
+def _out_folder(settings: DistilSettings) -> Path:
+    folder = Path(settings.out)
+    if any(path.exists() and not path.is_dir() for path in (folder, *folder.parents)):
+        raise UserError(f"--out {folder}: stands where a file is; give another")
+    return folder
+
+
 def _work_folder(settings: DistilSettings, loaded: LoadedPair) -> Path:
     """Return the folder of unfinished work, after making sure that its text was asked for in the same way."""
     folder = Path(settings.work or f"{settings.out}-work")
-    asked = {**settings.model_dump(mode="json", include=TEXT), "weights": loaded.weights["target"]["sha256"]}
+    asked = settings.model_dump(mode="json", include=TEXT)
+    asked |= {"weights": loaded.weights["target"]["sha256"], "prompts": _digests(settings)}
     file = folder / "asked.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,10 +171,14 @@ def _floor(counts: Any, token_ids: torch.Tensor) -> float:
     return math.log(max(int(outside + (counts == 1).sum()), 1) / int(counts.sum()))
 
 
-def _text_facts(settings: DistilSettings, text: TextFolder, counts: Any) -> dict[str, Any]:
+def _text_facts(settings: DistilSettings, counts: Any) -> dict[str, Any]:
     facts = settings.model_dump(include=TEXT - {"target", "dtype"})
-    facts["prompts"] = {Path(file).name: file_digest(Path(file)) for file in settings.prompts}
-    return {"source": "written by the target itself", "tokens": int(counts.sum()), "files": len(text.files), **facts}
+    facts["prompts"] = _digests(settings)
+    return {"source": "written by the target itself", "tokens": int(counts.sum()), **facts}
+
+
+def _digests(settings: DistilSettings) -> list[str]:
+    return [file_digest(Path(file)) for file in settings.prompts]
 
 
 def _figures(

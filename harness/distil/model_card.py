@@ -14,7 +14,7 @@ def model_card(card: Card) -> str:
     """Return the card as Markdown: what it is, how to use it, what was measured, how it was made."""
     template = files("harness.distil").joinpath("model_card.md").read_text(encoding="utf-8")
     return template.format(
-        target=card.target,
+        target=card.target.model_dump(),
         depth=len(card.layers),
         tokens=card.vocabulary or "all",
         licence=card.licence,

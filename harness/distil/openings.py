@@ -68,6 +68,6 @@ class Steering:
 
     def _filled(self, template: str, known: dict[str, str]) -> str:
         def drawn(match: re.Match[str]) -> str:
-            return known.get(match[1]) or self._random.choice(self._words[match[1]])
+            return known[match[1]] if match[1] in known else self._random.choice(self._words[match[1]])
 
         return _WORD.sub(drawn, template)

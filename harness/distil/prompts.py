@@ -21,12 +21,17 @@ def own_questions(files: Sequence[str]) -> list[str]:
     Raises:
         UserError: a file cannot be read or a line holds no turns; names both.
     """
-    return [_first_turn(file, number, line) for file in files for number, line in enumerate(_lines(file), start=1)]
+    return [
+        _first_turn(file, number, line)
+        for file in files
+        for number, line in enumerate(_lines(file), start=1)
+        if line.strip()
+    ]
 
 
 def _lines(file: str) -> list[str]:
     try:
-        return Path(file).read_text(encoding="utf-8").splitlines()
+        return Path(file).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--prompts {file}: cannot be read ({error}); give a JSON-lines file") from error
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from harness.distil.openings import Opening
 from harness.prompts import Message, prompt_ids
 
-_MARKS = _ASKED, _ANSWERED, _ASKED_AGAIN = ("FIRSTQUESTION", "FIRSTANSWER", "SECONDQUESTION")
+_ASKED, _ANSWERED, _ASKED_AGAIN = ("FIRSTQUESTION", "FIRSTANSWER", "SECONDQUESTION")
 
 
 class Part(IntEnum):
@@ -109,13 +109,14 @@ def frame_of(tokenizer: Any, template: Literal["chat", "plain"]) -> Frame:
         {"role": "assistant", "content": _ANSWERED},
         {"role": "user", "content": _ASKED_AGAIN},
     ]
-    rest = tokenizer.decode(prompt_ids(tokenizer, template, messages))
-    pieces = []
-    for mark in _MARKS:
-        piece, rest = rest.split(mark, 1)
-        pieces.append(tuple(tokenizer(piece, add_special_tokens=False)["input_ids"]))
-    before, asked, answered = pieces
-    return Frame(before, asked, answered)
+
+    def text_of(count: int) -> str:
+        return str(tokenizer.decode(prompt_ids(tokenizer, template, messages[:count])))
+
+    before, asked = text_of(1).split(_ASKED)
+    answered = text_of(3).split(_ANSWERED)[1].split(_ASKED_AGAIN)[0]
+    pieces = (tuple(tokenizer(piece, add_special_tokens=False)["input_ids"]) for piece in (before, asked, answered))
+    return Frame(*pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ class Limits:
 
 def script_of(opening: Opening, frame: Frame, tokenizer: Any, limits: Limits) -> list[Segment]:
     """Return the script of a conversation: the question that `opening` begins, its answer, and further turns."""
-    text = tuple(tokenizer(opening.text, add_special_tokens=False)["input_ids"])
+    first_words = opening.text if opening.text or frame.before else "The"  # a target needs something to write on
+    text = tuple(tokenizer(first_words, add_special_tokens=False)["input_ids"])
     script = [Segment(Part.GIVEN, frame.before + text)]
     if not opening.whole:
         script.append(Segment(Part.SAMPLED, limit=limits.question))

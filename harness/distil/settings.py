@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
@@ -12,7 +14,7 @@ class DistilSettings(BaseModel):
 
     target: str = "smollm2"
     """Pair name or file, local folder, GGUF file or hub id of the target."""
-    layers: list[int]
+    layers: list[int] = Field(min_length=1)
     """The target's layers that the drafter begins as copies of, such as 0,1,2,17,18,29."""
     out: str
     """Folder of the finished drafter."""
@@ -36,17 +38,19 @@ class DistilSettings(BaseModel):
     """Passes over the text."""
     batch_tokens: int = Field(default=3072, ge=1)
     """Tokens of a training batch, padding included."""
-    learning_rate: float = Field(default=5e-4, gt=0)
+    learning_rate: float = Field(default=5e-4, gt=0, allow_inf_nan=False)
     """Highest one: linear warm-up, then a cosine down to a fiftieth."""
     warmup: int = Field(default=40, ge=1)
     """Batches of warm-up."""
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     """AdamW's."""
-    elsewhere: float = Field(default=0.3, ge=0)
+    elsewhere: float = Field(default=0.3, gt=0, allow_inf_nan=False)
     """Weight of predictions outside answers, which count 1."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**31)
     """Seed of openings, draws and batches."""
-    tasks: list[str] = Field(default_factory=lambda: ["alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"])
+    tasks: list[str] = Field(
+        min_length=1, default_factory=lambda: ["alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"]
+    )
     """Tasks whose questions agreement is measured on; never trained on."""
     data: str | None = None
     """Folder of task data; null is TREEGRAFT_DATA, then what is installed or embedded."""
@@ -54,11 +58,11 @@ class DistilSettings(BaseModel):
     """Most questions a task."""
     max_new_tokens: int = Field(default=128, ge=1)
     """Most tokens of an answer that agreement is measured on."""
-    dtype: str | None = None
+    dtype: Literal["bf16", "fp32"] | None = None
     """bf16 or fp32; null is the pair's own."""
     device: str = "cpu"
     """Torch device."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """Torch threads; null is one a physical core."""
     trust_remote_code: bool = False
     """Let a hub model run code of its own."""

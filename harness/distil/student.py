@@ -17,10 +17,13 @@ from harness.shared_layers import sharing_layers
 def student_of(target: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
     """Return a model with fp32 copies of some of the target's layers and of its last norm, alone trainable.
 
+    Embeddings and head are the target's own; the target is frozen with them.
+
     Raises:
         UserError: a layer that the target does not have.
     """
     student = sharing_layers(target, list(layers), "--layers")
+    student.requires_grad_(False)
     body = student.base_model
     for name in TRAINED:
         body._modules[name] = copy.deepcopy(body.get_submodule(name)).float().requires_grad_(True)

@@ -72,24 +72,29 @@ class TextFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    @property
-    def files(self) -> list[Path]:
-        """The batches that are there, in order."""
-        return sorted(self.folder.glob("[0-9]*.safetensors"))
+    def write(self, author: Author, tokens: int, progress: Callable[[int, str], None]) -> list[Path]:
+        """Return the files that hold the first `tokens` tokens, writing those that are not there yet.
 
-    def write(self, author: Author, tokens: int, progress: Callable[[int, str], None]) -> None:
-        """Write batches until the folder holds `tokens` tokens, telling `progress` of each batch's tokens and kind."""
+        Args:
+            author: who writes.
+            tokens: how many at least; batches are whole.
+            progress: told of each batch's tokens and kind.
+
+        Raises:
+            UserError: a file is damaged.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         held = 0
-        number = 0
+        files: list[Path] = []
         while held < tokens:
-            file = self.folder / f"{number:05d}.safetensors"
+            file = self.folder / f"{len(files):05d}.safetensors"
             if not file.is_file():
-                self._save(file, *author.write(number))
+                self._save(file, *author.write(len(files)))
+            files.append(file)
             kind, count = _contents(file)
             held += count
             progress(count, kind)
-            number += 1
+        return files
 
     @staticmethod
     def _save(file: Path, kind: str, batch: Sequence[Written]) -> None:

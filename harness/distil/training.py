@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
 from harness.distil.lessons import Lesson, Lessons
 from harness.distil.settings import DistilSettings
 from harness.distil.student import trained_state
+from harness.errors import UserError
 
 _STATE = "training.safetensors"
 RECIPE = {
@@ -138,12 +139,15 @@ class Trainer:
         """Load the saved state; return the batches it had done, 0 where there is none of this recipe."""
         if not self._file.is_file():
             return 0
-        with safe_open(self._file, framework="pt") as saved:
-            metadata = saved.metadata()
-            step = int(metadata["step"])
-            if metadata != self._asked(step):
-                return 0
-            tensors = {key: saved.get_tensor(key) for key in saved.keys()}  # noqa: SIM118  # not a dict
+        try:
+            with safe_open(self._file, framework="pt") as saved:
+                metadata = saved.metadata()
+                step = int(metadata["step"])
+                if metadata != self._asked(step):
+                    return 0
+                tensors = {key: saved.get_tensor(key) for key in saved.keys()}  # noqa: SIM118  # not a dict
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{self._file}: damaged ({error}); delete it, and training starts anew") from error
         own = trained_state(self._student)
         for name, value in _under("weights.", tensors).items():
             own[name].copy_(value)

@@ -51,7 +51,9 @@ class Writer:
         self._ends = ends
         self._top_k = top_k
         self._top_p = top_p
-        model.set_attn_implementation(_GROUPED)
+        config = model.config.get_text_config()
+        if getattr(config, "attn_logit_softcapping", None) is None:
+            model.set_attn_implementation(_GROUPED)
         parameters = inspect.signature(model.forward).parameters
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
 
@@ -112,7 +114,11 @@ class Writer:
 
     def _proposals(self, hidden: torch.Tensor, generator: torch.Generator) -> tuple[list[int], list[int]]:
         """Return the best next token and a sampled one for each sequence, from hidden states [sequences, size]."""
-        best = self._model.get_output_embeddings()(hidden).float().topk(min(self._top_k, self._model.config.vocab_size))
+        best = (
+            self._model.get_output_embeddings()(hidden)
+            .float()
+            .topk(min(self._top_k, self._model.config.get_text_config().vocab_size))
+        )
         probabilities = best.values.softmax(-1)
         before = probabilities.cumsum(-1) - probabilities
         nucleus = torch.where(before < self._top_p, probabilities, 0.0).cpu()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import nnls
 
+from hardware_profiles.cpu import CpuWatch
 from hardware_profiles.curve import Curve
 from hardware_profiles.profile import Costs, CurveError, Profile
 from harness.loading import LoadedPair
@@ -70,7 +71,14 @@ class Profiler:
         self._drafter = NeuralDrafter(middle, width=_WIDTH, vocabulary=vocabulary) if middle else None
 
     def measure(self, name: str, bar: Bar) -> Profile:
-        """Return the profile of this machine."""
+        """Return the profile of this machine.
+
+        Args:
+            name: of the profile.
+            bar: shows how far it is.
+        """
+        watch = CpuWatch()
+        watch.start()
         forwards: defaultdict[Point, list[float]] = defaultdict(list)
         prefills: defaultdict[Point, list[float]] = defaultdict(list)
         longest = min(model.max_positions for model in self._models.values())
@@ -97,7 +105,10 @@ class Profiler:
             costs=Costs(**dict.fromkeys(Costs.model_fields, 0.0)),
             measured_with={"machine": machine(), "versions": versions(), "repeats": self._repeats},
         )
-        return profile.model_copy(update={"costs": self._costs(profile, bar)})
+        costs = self._costs(profile, bar)
+        reading = watch.stop()
+        watched = {**profile.measured_with, **reading.telemetry, "marks": reading.marks}
+        return profile.model_copy(update={"costs": costs, "measured_with": watched})
 
     def _one_context(
         self,

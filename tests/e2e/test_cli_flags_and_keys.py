@@ -26,7 +26,9 @@ SAMPLE = {
     "budget": 6,
     "threads": 1,
     "device": "cpu",
+    "follow": "reference",
     "clock": "wall",
+    "latency": [69.4, 44.2],
     "trust_remote_code": True,
 }
 
@@ -40,7 +42,7 @@ def as_flags(values):
         elif key == "stop":
             flags += [part for text in value for part in (name, text)]
         else:
-            flags += [name, ",".join(value) if isinstance(value, list) else str(value)]
+            flags += [name, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
     return flags
 
 

@@ -50,7 +50,7 @@ def test_a_number_out_of_range_is_refused_by_the_name_of_its_flag(refused, tmp_p
         (["--methods", "all-small,all-small"], ["methods", "'all-small' is there twice"]),
         (["--stop", ""], ["--stop", "empty"]),
         (["--dtype", "fp16"], ["--dtype", "'bf16' or 'fp32'"]),
-        (["--clock", "sundial"], ["--clock", "'wall'"]),
+        (["--clock", "sundial"], ["--clock", "give wall or profile:NAME"]),
         (["--split", "train"], ["--split", "'eval' or 'fit'"]),
         (["--data", "nowhere"], ["data folder 'nowhere' does not exist"]),
         (["--data", ""], ["data folder ''"]),

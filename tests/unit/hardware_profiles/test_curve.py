@@ -1,5 +1,7 @@
 """Latency curves: through measured points, never falling with the size of a forward."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ def test_it_never_falls_with_the_size(ms, context):
     curve = Curve(tokens=[1, 3, 9, 27], contexts=[50, 400], ms=[ms, [2 * value for value in ms]])
     line = [curve.at(tokens, context) for tokens in range(1, 40)]
 
-    assert all(later >= earlier - 1e-9 for earlier, later in zip(line, line[1:], strict=False))
+    assert all(later >= earlier - 1e-9 for earlier, later in pairwise(line))
 
 
 BROKEN = {

@@ -27,7 +27,8 @@ def row():
     return Row(
         key="k", attempt=1, pair="toy", task="nq", question_id=1, turn=0, method="x", seed=0, repeat=0, clock="wall",
         status="ok", verdict="identical", marks=["cpu-contention"], prompt_tokens=21, token_ids=[1, 2, 3], committed=3,
-        finish="length", rounds=[DRAFTED, BARE], prefill=[Forward("target", None, 20, 0), Forward("middle", None, 20, 0)],
+        finish="length", rounds=[DRAFTED, BARE],
+        prefill=[Forward("target", None, 20, 0), Forward("middle", None, 20, 0)],
         prefill_s=9.0, decode_s=9.0, e2e_s=18.0, spans=Spans(1, 2, 3, 1, 2), telemetry={"rss_mib": 1.0},
     )  # fmt: skip
 

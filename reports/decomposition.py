@@ -1,0 +1,93 @@
+"""Where a method's decode speedup comes from: factors that multiply to it, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from reports.pairing import Answers, Pairing
+from reports.statistics import bootstrap_interval, geometric_mean
+
+FACTORS = ("acceptance", "width", "drafting", "overhead")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One cause's part in a speedup: above 1 it gave, below 1 it took."""
+
+    value: float
+    """Geometric mean over prompts."""
+    ci_low: float | None
+    """Lower end of its 95% bootstrap interval; null below 2 prompts."""
+    ci_high: float | None
+    """Upper end."""
+
+
+def decompose(pairings: Sequence[Pairing]) -> dict[str, Factor] | None:
+    """Return the factors of a method's speedup over the baseline, by name; their product is the speedup.
+
+    A round of the baseline takes its verification and its overhead. The method commits more tokens a round
+    (`acceptance`); its verification is wider (`width`), then drafting is added (`drafting`: both drafters and the
+    scheduler), then its own overhead takes the baseline's place (`overhead`). The order matters a little, so it is
+    always this one.
+
+    Args:
+        pairings: prompts that both answered.
+
+    Returns:
+        None where a row shows no rounds or spans, as outside peers' do not, or nothing is paired.
+    """
+    by_prompt = [(pairing.prompt, _factor_logs(pairing)) for pairing in pairings]
+    if not by_prompt or any(logs is None for _, logs in by_prompt):
+        return None
+    found = {}
+    for place, name in enumerate(FACTORS):
+        strata: defaultdict[str, list[float]] = defaultdict(list)
+        for (task, _), logs in by_prompt:
+            strata[task].append(logs[place])  # type: ignore[index]  # none is None
+        low, high = bootstrap_interval(strata) or (None, None)
+        found[name] = Factor(geometric_mean([log for logs in strata.values() for log in logs]), low, high)
+    return found
+
+
+def _factor_logs(pairing: Pairing) -> list[float] | None:
+    repeats = list(zip(pairing.baseline, pairing.method, strict=True))
+    if not all(_is_open(answers) for pair in repeats for answers in pair):
+        return None
+    logs = [_repeat_logs(baseline, method) for baseline, method in repeats]
+    return [fmean(column) for column in zip(*logs, strict=True)]
+
+
+def _is_open(answers: Answers) -> bool:
+    return all(row.rounds and row.spans is not None for row in answers.turns)
+
+
+def _repeat_logs(baseline: Answers, method: Answers) -> list[float]:
+    verify_before, _, overhead_before, tokens_before = _round(baseline)
+    verify, drafting, overhead, tokens = _round(method)
+    steps = (
+        verify_before + overhead_before,
+        verify + overhead_before,
+        verify + overhead_before + drafting,
+        verify + overhead + drafting,
+    )
+    costs = [math.log(before / after) for before, after in pairwise(steps)]
+    return [math.log(tokens / tokens_before), *costs]
+
+
+def _round(answers: Answers) -> tuple[float, float, float, float]:
+    """Return seconds of verification, drafting and all else, and timed tokens, a round."""
+    spans = [row.spans for row in answers.turns if row.spans is not None]
+    rounds = sum(len(row.rounds or []) for row in answers.turns)
+    verify = math.fsum(span.verify_s for span in spans)
+    drafting = math.fsum(span.small_s + span.middle_s + span.scheduler_s for span in spans)
+    return (
+        verify / rounds,
+        drafting / rounds,
+        (answers.decode_s - verify - drafting) / rounds,
+        answers.timed_tokens / rounds,
+    )
