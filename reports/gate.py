@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from reports.lines import timing_label
@@ -154,5 +155,13 @@ def _judge(
         return "ok", ""
     if high < least:
         return "regression", f"slower by more than {100 * margin:g}%"
-    needed = prompts_needed(logs, strata, math.log(least))
+    needed = _needed(logs, strata, math.log(least))
     return "inconclusive", f"needs about {needed} prompts" if needed else f"needs over {MOST_PROMPTS_NEEDED:,} prompts"
+
+
+def _needed(logs: Sequence[float], strata: Sequence[str], bound: float) -> int | None:
+    """Return the prompts that pass a HEAD without any change; if they are there, those that tell what was found."""
+    unchanged = prompts_needed(logs, strata, bound, 0.0)
+    if unchanged is not None and unchanged > len(logs):
+        return unchanged
+    return prompts_needed(logs, strata, bound, fmean(logs))

@@ -212,15 +212,16 @@ def _adjusted(p_values: Sequence[float], method: str) -> list[float]:
     return [float(p) for p in multipletests(p_values, method=method)[1]]
 
 
-def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: float) -> int | None:
+def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: float, mean: float) -> int | None:
     """Return how many prompts would tell, with a power of 80%, on which side of a bound the mean lies.
 
-    One-sided t-test at 5%, for a true mean and a spread within tasks that are those of the sample.
+    One-sided t-test at 5%, for prompts that spread within tasks as those of the sample do.
 
     Args:
         log_ratios: the prompts' log ratios, at least two.
         strata: the task of each.
         bound: logarithm of the ratio to be told from.
+        mean: the true mean, as assumed.
 
     Returns:
         6 at least, the fewest that are tested; None for more than 10,000.
@@ -229,7 +230,7 @@ def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: fl
     collapsed = _collapse([np.asarray(sample, dtype=np.float64) for sample in samples])
     freedom = sum(len(sample) - 1 for sample in collapsed)
     spread = math.sqrt(math.fsum(len(sample) * float(np.var(sample)) for sample in collapsed) / freedom)
-    distance = abs(fmean(log_ratios) - bound)
+    distance = abs(mean - bound)
     if spread == 0.0:
         return MIN_PROMPTS_TEST if distance else None
     question = {"effect_size": distance / spread, "alpha": 1.0 - CONFIDENCE, "alternative": "larger"}

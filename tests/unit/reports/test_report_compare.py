@@ -46,6 +46,24 @@ def test_too_few_prompts_are_inconclusive_and_it_says_how_many_would_tell(sessio
     assert (few.exit_code, line_of(few).reason) == (1, "needs about 6 prompts at least")
 
 
+def test_the_number_of_prompts_is_what_an_unchanged_head_needs_to_pass(session):
+    few = compare(session("base", 1, prompts=4), session("head", 2, prompts=4, slower=0.04), methods=["tree"])
+    assert line_of(few).verdict == "inconclusive"
+    needed = int(line_of(few).reason.split()[2])
+    assert 24 < needed < 100
+    passed = 0
+    for seed in range(10):
+        base, head = (session(name, (place, seed), prompts=needed // 6 + 1) for place, name in enumerate(("b", "h")))
+        passed += compare(base, head, methods=["tree"]).exit_code == 0
+    assert passed >= 5  # eight are expected
+
+
+def test_a_loss_close_to_the_margin_takes_more_prompts_than_there_are(session):
+    line = line_of(compare(session("base", 1), session("head", 2, slower=0.05), methods=["tree"]))
+    assert (line.verdict, line.n) == ("inconclusive", 120)
+    assert "over 10,000" in line.reason or int(line.reason.split()[2]) > 120
+
+
 def test_a_run_against_itself_is_exactly_one(session):
     base = session("base", 1)
     line = line_of(compare(base, base, margin=0.0))

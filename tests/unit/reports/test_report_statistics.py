@@ -226,20 +226,21 @@ def test_prompts_needed_are_those_of_the_normal_approximation():
     values += 0.02 - values.mean()
     z = stats.norm.ppf(0.95) + stats.norm.ppf(0.8)
     expected = (z * values.std() / 0.02) ** 2
-    assert prompts_needed(list(values), ["a"] * 400, 0.0) == pytest.approx(expected, rel=0.03)
+    assert prompts_needed(list(values), ["a"] * 400, 0.0, 0.02) == pytest.approx(expected, rel=0.03)
 
 
 def test_prompts_needed_do_not_count_what_lies_between_tasks():
     rng = np.random.default_rng(1)
     values = [*rng.normal(-1.0, 0.05, 30), *rng.normal(1.02, 0.05, 30)]
-    assert prompts_needed(values, ["a"] * 30 + ["b"] * 30, 0.0) < 300
-    assert prompts_needed(values, ["a"] * 60, 0.0) is None
+    assert prompts_needed(values, ["a"] * 30 + ["b"] * 30, 0.0, 0.01) < 300
+    assert prompts_needed(values, ["a"] * 60, 0.0, 0.01) is None
 
 
 def test_prompts_needed_know_their_ends():
-    assert prompts_needed([0.1, 0.1001, 0.0999], ["a"] * 3, 0.0) == 6
-    assert prompts_needed([0.1, 0.1], ["a"] * 2, 0.0) == 6
-    assert prompts_needed([0.1, -0.1, 0.00001], ["a"] * 3, 0.0) is None
+    assert prompts_needed([0.1, 0.1001, 0.0999], ["a"] * 3, 0.0, 0.1) == 6
+    assert prompts_needed([0.1, 0.1], ["a"] * 2, 0.0, 0.1) == 6
+    assert prompts_needed([0.1, -0.1, 0.0], ["a"] * 3, 0.0, 0.00001) is None
+    assert prompts_needed([0.1, 0.1], ["a"] * 2, 0.1, 0.1) is None
 
 
 def student_interval(values):
