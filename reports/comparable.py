@@ -32,7 +32,7 @@ def manifest_of(run: Path) -> Manifest:
     Raises:
         UserError: there is none, or it is not one: nobody could tell what the rows may be compared with.
     """
-    return read_manifest(run if run.is_dir() else run.parent)
+    return read_manifest(run.parent if run.is_file() else run)
 
 
 def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool = False) -> list[str]:
