@@ -251,6 +251,8 @@ def _notes(line: Line, flaws: Counter[str]) -> tuple[str, ...]:
         notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: no p-value")
     if line.method != BASELINE and line.n < MIN_PROMPTS_INTERVAL:
         notes.append(f"fewer than {MIN_PROMPTS_INTERVAL} prompts: no interval")
+    elif line.method != BASELINE and line.n < MIN_PROMPTS_TEST:
+        notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: the interval covers less than 95%")
     return tuple(notes)
 
 

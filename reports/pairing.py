@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.errors import UserError
 from reports.tally import Tally
@@ -23,26 +22,19 @@ class Answers:
     """One method's rows for one prompt in one repetition, all turns in order."""
 
     turns: tuple[Tally, ...]
+    decode_s: float = field(init=False)
+    """Decode seconds of all turns."""
+    e2e_s: float = field(init=False)
+    """Seconds from call to last commit, all turns."""
+    timed_tokens: int = field(init=False)
+    """Committed tokens that `decode_s` paid for, all turns."""
+    committed: int = field(init=False)
+    """Committed tokens of all turns, a peer's first one included: `e2e_s` paid for it."""
 
-    @property
-    def decode_s(self) -> float:
-        """Decode seconds of all turns."""
-        return math.fsum(row.decode_s for row in self.turns)
-
-    @property
-    def timed_tokens(self) -> int:
-        """Committed tokens that `decode_s` paid for, all turns."""
-        return sum(row.timed_tokens for row in self.turns)
-
-    @property
-    def e2e_s(self) -> float:
-        """Seconds from call to last commit, all turns."""
-        return math.fsum(row.e2e_s for row in self.turns)
-
-    @property
-    def committed(self) -> int:
-        """Committed tokens of all turns, a peer's first one included: `e2e_s` paid for it."""
-        return sum(row.committed for row in self.turns)
+    def __post_init__(self) -> None:
+        # Summed once: the baseline's answers are asked by every method.
+        for name in ("decode_s", "e2e_s", "timed_tokens", "committed"):
+            object.__setattr__(self, name, sum(getattr(row, name) for row in self.turns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def simulated_times(rng, tasks, prompts, methods, noise=0.05, prompt_seed=0):
     """Return decode seconds by (task, question, method), with the noise of real runs.
 
     Prompts differ; the session has a pace of its own, which drifts from block to block; each row's noise is
-    log-normal, and one row in thirty is disturbed, by up to a half. `methods` maps names to their true speedup.
+    log-normal, and one row in thirty is disturbed, by up to 65%. `methods` maps names to their true speedup.
     """
     pace = rng.normal(0.0, 0.1)
     times = {}

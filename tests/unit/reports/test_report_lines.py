@@ -153,6 +153,9 @@ def test_fewer_than_six_prompts_give_no_p_and_a_note(row):
     line = line_of(summarise(rows), "tree")
     assert (line.p, line.p_holm) == (None, None)
     assert "fewer than 6 prompts: no p-value" in line.notes
+    assert "fewer than 6 prompts: the interval covers less than 95%" in line.notes
+    (one,) = (line for line in summarise([row("autoregressive"), row("tree")]) if line.method == "tree")
+    assert one.notes == ("fewer than 6 prompts: no p-value", "fewer than 2 prompts: no interval")
 
 
 def test_holm_spans_all_tasks_and_overall_of_one_clock(row):
