@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -11,42 +15,76 @@ import numpy as np
 import torch
 
 from harness.distil.scripts import Part, Segment
-from harness.distil.writing import Writer, Written
+from harness.distil.writing import Writer
 from methods.core.model import TreeModel
 
 TOPS = (1, 3, 10)
-_BATCH = 16
+_BATCH = 40
 _CONTEXT = 300
 _REPEATS = 40
 
 
-def greedy_answers(writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[Written]:
-    """Return the target's greedy answers of at most `limit` tokens, with their prompts, in the prompts' order."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A target's greedy answer to a prompt.
+
+    Attributes:
+        prompt: token ids.
+        tokens: token ids of the answer.
+    """
+
+    prompt: list[int]
+    tokens: list[int]
+
+
+def kept_answers(file: Path, writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[Answer]:
+    """Return the target's greedy answers, from a file where an earlier call kept them.
+
+    Args:
+        file: JSON; written where it is missing or of other prompts.
+        writer: the target's.
+        prompts: token ids.
+        limit: most tokens of an answer.
+    """
+    asked: dict[str, Any] = {"limit": limit, "prompts": [list(prompt) for prompt in prompts]}
+    if file.is_file():
+        with suppress(ValueError, KeyError):
+            known = json.loads(file.read_text(encoding="utf-8"))
+            if known["asked"] == asked:
+                return [Answer(*pair) for pair in zip(asked["prompts"], known["answers"], strict=True)]
+    answers = greedy_answers(writer, prompts, limit)
+    scratch = file.with_suffix(".partial")
+    scratch.write_text(json.dumps({"asked": asked, "answers": [answer.tokens for answer in answers]}), encoding="utf-8")
+    scratch.replace(file)
+    return answers
+
+
+def greedy_answers(writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[Answer]:
+    """Return the target's greedy answers of at most `limit` tokens, in the prompts' order."""
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-    found: dict[int, Written] = {}
+    found: dict[int, Answer] = {}
     for start in range(0, len(order), _BATCH):
         batch = order[start : start + _BATCH]
         scripts = [[Segment(Part.GIVEN, tuple(prompts[index])), Segment(Part.ANSWER, limit=limit)] for index in batch]
-        found.update(zip(batch, writer.write(scripts, seed=0), strict=True))
+        for index, written in zip(batch, writer.write(scripts, seed=0, tail=0.0), strict=True):
+            prompt = list(prompts[index])
+            found[index] = Answer(prompt, written.tokens.tolist()[len(prompt) :])
     return [found[index] for index in range(len(prompts))]
 
 
 @torch.inference_mode()
-def hits(drafter: TreeModel, answers: Iterable[Written]) -> dict[str, int]:
+def hits(drafter: TreeModel, answers: Iterable[Answer]) -> dict[str, int]:
     """Count answer tokens, and those among the drafter's 1, 3 and 10 best given all tokens before them.
 
     Args:
         drafter: its own best next token of every position is compared with the one that stands there.
-        answers: with their prompts.
+        answers: of the target.
     """
     counts = dict.fromkeys(("tokens", *(f"top{top}" for top in TOPS)), 0)
     for answer in answers:
-        tokens = answer.tokens.tolist()
-        places = (answer.parts == int(Part.ANSWER)).nonzero()[:, 0]
-        if not len(places):
-            continue
-        right = _best(drafter, tokens[:-1])[places - 1] == answer.tokens[places][:, None]
-        counts["tokens"] += len(places)
+        best = _best(drafter, [*answer.prompt, *answer.tokens[:-1]])[len(answer.prompt) - 1 :]
+        right = best == torch.tensor(answer.tokens)[:, None]
+        counts["tokens"] += len(answer.tokens)
         for top in TOPS:
             counts[f"top{top}"] += int(right[:, :top].any(1).sum())
     return counts
@@ -82,7 +120,7 @@ def latencies(target: TreeModel, drafter: TreeModel, sizes: Sequence[int] = (1, 
         found[str(size)] = {
             "target_ms": round(whole, 1),
             "drafter_ms": round(own, 1),
-            "ratio": round(median(np.divide(taken["drafter", size], taken["target", size])), 3),
+            "ratio": round(float(median(np.divide(taken["drafter", size], taken["target", size]))), 3),
         }
     return found
 

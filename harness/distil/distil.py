@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import torch
 
-from harness.distil.agreement import greedy_answers, hits, latencies, rates
+from harness.distil.agreement import hits, kept_answers, latencies, rates
 from harness.distil.lessons import Lessons
 from harness.distil.model_card import model_card
 from harness.distil.prompts import own_questions, task_prompts
@@ -21,7 +21,7 @@ from harness.distil.settings import DistilSettings
 from harness.distil.student import limited_vocabulary, student_of, trained_state
 from harness.distil.text import Author, TextFolder
 from harness.distil.training import RECIPE, Progress, Trainer
-from harness.distil.writing import Writer, Written
+from harness.distil.writing import Writer
 from harness.distilled import WEIGHTS, Card, Origin, distilled, write_distilled
 from harness.errors import UserError
 from harness.loading import LoadedPair, load_pair
@@ -73,7 +73,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     with bar("tokens written", settings.tokens) as advance:
         files = text.write(_author(settings, loaded, writer, questions), settings.tokens, advance)
 
-    lessons = Lessons(files)
+    lessons = Lessons(files, elsewhere=settings.elsewhere)
     counts = lessons.counts(target.config.get_text_config().vocab_size)
     token_ids = limited_vocabulary(counts, settings.vocabulary, loaded.eos_ids)
     state = _trained(settings, loaded, lessons, token_ids, work, bar)
@@ -90,7 +90,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
         versions=versions(),
     )
     write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
-    card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, bar)})
+    card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, work, bar)})
     write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
     (out / "README.md").write_text(model_card(card), encoding="utf-8")
     return card
@@ -187,6 +187,7 @@ def _figures(
     writer: Writer,
     asked: dict[str, list[list[int]]],
     out: Path,
+    work: Path,
     bar: Bar,
 ) -> dict[str, Any]:
     """Measure the drafter as it lies in the folder."""
@@ -196,7 +197,7 @@ def _figures(
     found: dict[str, dict[str, int]] = {}
     with bar("questions answered", sum(map(len, asked.values()))) as advance:
         for task, prompts in asked.items():
-            answers: list[Written] = greedy_answers(writer, prompts, settings.max_new_tokens)
+            answers = kept_answers(work / f"answers-{task}.json", writer, prompts, settings.max_new_tokens)
             found[task] = hits(drafter, answers)
             advance(len(prompts), f"{task}: top-1 {rates(found[task])['top1']:.1%}")
     overall = {key: sum(counts[key] for counts in found.values()) for key in next(iter(found.values()))}

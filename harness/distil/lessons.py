@@ -24,7 +24,7 @@ class Lesson:
 
     Attributes:
         tokens: int64 [sequences, length].
-        weights: of the prediction behind each token, 0 for padding, [sequences, length].
+        weights: of the prediction behind each token, 0 for padding and given text, [sequences, length].
         hidden: the target's last hidden states, [sequences, length, hidden size].
     """
 
@@ -39,12 +39,12 @@ class Lessons:
     Args:
         files: as `TextFolder` wrote them.
         longest: tokens at which sequences are cut.
-        elsewhere: weight of predictions that are not of an answer's tokens, which count 1.
+        elsewhere: weight of predictions of sampled tokens; those of an answer's count 1, those of given ones nothing.
     """
 
     def __init__(self, files: Sequence[Path], *, longest: int = 1024, elsewhere: float = 0.3) -> None:
         self._longest = longest
-        self._elsewhere = elsewhere
+        self._weights = torch.tensor([{Part.SAMPLED: elsewhere, Part.ANSWER: 1.0}.get(part, 0.0) for part in Part])
         self._tokens: list[torch.Tensor] = []
         self._parts: list[torch.Tensor] = []
         self._hidden: list[tuple[Any, int]] = []  # a file's slice, and where the sequence begins there
@@ -97,8 +97,7 @@ class Lessons:
             own = self._length(index)
             source, start = self._hidden[index]
             tokens[row, :own] = self._tokens[index][:own]
-            answer = self._parts[index][1 : own + 1] == int(Part.ANSWER)
-            weights[row, :own] = torch.where(answer, 1.0, self._elsewhere)
+            weights[row, :own] = self._weights[self._parts[index][1 : own + 1].long()]
             hidden[row, :own] = source[start : start + own]
         return Lesson(tokens, weights, hidden)
 

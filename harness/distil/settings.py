@@ -45,7 +45,7 @@ class DistilSettings(BaseModel):
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     """AdamW's."""
     elsewhere: float = Field(default=0.3, gt=0, allow_inf_nan=False)
-    """Weight of predictions outside answers, which count 1."""
+    """Weight of predictions of sampled text; those of answers count 1, those of given text nothing."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Seed of openings, draws and batches."""
     tasks: list[str] = Field(

@@ -41,7 +41,7 @@ class Progress:
     Attributes:
         done: batches since the last report; the first counts those restored too.
         loss: weighted mean cross-entropy in nats.
-        agreement: share of answer positions where the student's best token is the target's, both of the limited head.
+        agreement: share of positions where the student's best token is the target's, both of the limited head.
     """
 
     done: int
@@ -78,7 +78,7 @@ class Trainer:
         self._save_every = save_every
         self._parameters = [weights for weights in student.parameters() if weights.requires_grad]
         self._optimiser = torch.optim.AdamW(
-            self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay
+            self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
         )
 
         self._plan = [
@@ -120,7 +120,7 @@ class Trainer:
         torch.nn.utils.clip_grad_norm_(self._parameters, 1.0)
         self._optimiser.step()
         self._optimiser.zero_grad()
-        right = (teacher.argmax(-1) == logits.argmax(-1))[weights[chosen] == 1.0]
+        right = teacher.argmax(-1) == logits.argmax(-1)
         return loss.item(), float(right.float().mean())
 
     def _save(self, step: int) -> None:

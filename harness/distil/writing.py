@@ -18,7 +18,6 @@ from methods.core.model import KVCache
 
 _COMPACT_BELOW = 0.8  # of the sequences still written: below it, finished ones leave the batch
 _GROUPED = "treegraft_grouped"
-_TAIL = 0.06  # of the sequences: when only so many are left they are cut short, since a step costs nearly the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,15 @@ class Writer:
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
 
     @torch.inference_mode()
-    def write(self, scripts: Sequence[list[Segment]], seed: int) -> list[Written]:
-        """Return one written sequence a script; each script begins with given tokens."""
+    def write(self, scripts: Sequence[list[Segment]], seed: int, tail: float = 0.06) -> list[Written]:
+        """Return one written sequence a script.
+
+        Args:
+            scripts: each begins with given tokens.
+            seed: of the draws.
+            tail: share of the sequences; when only so many are left they are cut short, since a step costs nearly the
+                same for them.
+        """
         generator = torch.Generator(device="cpu").manual_seed(seed)
         writings = [Writing(list(script), self._ends) for script in scripts]
         shared = min(writing.ready for writing in writings)
@@ -87,7 +93,7 @@ class Writer:
             for row, index in enumerate(alive):
                 if index in open_ and not writings[index].take(greedy[row], sampled[row]):
                     open_.discard(index)
-            if len(open_) <= _TAIL * len(writings):
+            if len(open_) <= tail * len(writings):
                 break
             if len(open_) < _COMPACT_BELOW * len(alive):
                 rows = [row for row, index in enumerate(alive) if index in open_]

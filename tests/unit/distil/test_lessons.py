@@ -78,10 +78,10 @@ def test_the_check_of_rows_fails_on_a_mutant(text, mutant):
         check_rows(mutant, files)
 
 
-def test_predictions_of_an_answers_tokens_count_one_others_less_and_padding_nothing(text):
+def test_predictions_of_an_answer_count_one_of_sampled_text_less_of_given_text_and_padding_nothing(text):
     lesson = Lessons(text(PARTS), elsewhere=0.25).lesson([2, 1, 0])
 
-    assert lesson.weights.tolist() == [[1, 0.25, 1, 1, 1], [0.25, 0, 0, 0, 0], [0.25, 1, 1, 0, 0]]
+    assert lesson.weights.tolist() == [[1, 0, 1, 1, 1], [0.25, 0, 0, 0, 0], [0, 1, 1, 0, 0]]
 
 
 def test_sequences_are_cut_at_the_longest(text):
@@ -89,7 +89,7 @@ def test_sequences_are_cut_at_the_longest(text):
 
     assert lesson.tokens.tolist() == [[21, 22], [1, 2]]
     assert lesson.hidden[..., 0].tolist() == [[22, 23], [2, 3]]
-    assert lesson.weights.tolist() == [[1, 0.25], [0.25, 1]]
+    assert lesson.weights.tolist() == [[1, 0], [0, 1]]
 
 
 def test_a_lesson_is_as_long_as_its_longest_sequence(text):
@@ -106,7 +106,7 @@ def test_tokens_are_counted(text):
 
 @pytest.fixture
 def many(text):
-    return Lessons(text([[[GIVEN] * (2 + number * 7 % 30) for number in range(60)]] * 2))
+    return Lessons(text([[[SAMPLED] * (2 + number * 7 % 30) for number in range(60)]] * 2))
 
 
 @pytest.mark.parametrize("budget", [31, 64, 500])
