@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -19,10 +19,12 @@ from harness.flags import bar, block_bar, flags_of, given
 from harness.profiling.settings import ProfileSettings
 
 if TYPE_CHECKING:
-    from harness.run import Plan
+    from harness.results import Row
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+REPORT_FORMATS = click.Choice(["table", "markdown", "latex", "csv", "json"])
+GATE_FORMATS = click.Choice(["table", "markdown", "json"])
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -70,11 +72,13 @@ def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
 
     CONFIG is a YAML file with the flags as keys; it can also define methods.
     """
+    from harness.estimate import plan_lines
     from harness.run import execute, make_plan
 
     plan = make_plan(config, given(flags))
     if dry_run:
-        _say_plan(plan)
+        for line in plan_lines(plan):
+            click.echo(line)
         return 0
     outcome = execute(plan, progress=block_bar, command=["treegraft", *sys.argv[1:]])
     for row in outcome.failed[:5]:
@@ -86,34 +90,18 @@ def run_command(config: Path | None, dry_run: bool, **flags: Any) -> int:
     return outcome.exit_code
 
 
-def _say_plan(plan: Plan) -> None:
-    from harness.estimate import one_token_seconds
-
-    config = plan.config
-    for task, data in plan.data.items():
-        click.echo(f"{task}: {data.n} questions ({data.split}) from {data.source}: {data.origin}")
-    for spec in plan.methods:
-        settings = spec.settings.model_dump(exclude_defaults=True)
-        click.echo(f"{spec.name}: {spec.family} {json.dumps(settings) if settings else '(defaults)'}")
-    seconds = one_token_seconds(plan)
-    most = plan.answers * config.max_new_tokens * seconds
-    click.echo(
-        f"{plan.answers} answers of at most {config.max_new_tokens} tokens; a one-token forward takes "
-        f"{seconds * 1e3:.1f} ms here, so about {most / 60:.0f} minutes at most, less what speculation saves"
-    )
-
-
 @cli.command()
 @click.argument("folder", metavar="DIR", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--format", "kind", type=click.Choice(["table", "markdown", "csv", "json"]), default="table", show_default=True
-)
+@click.option("--format", "kind", type=REPORT_FORMATS, default="table", show_default=True)
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write there instead of the terminal.")
 def report(folder: Path | None, kind: str, output: Path | None) -> None:
     """Write the comparison table of a run (by default the newest under runs/)."""
     from reports.tables import render_report
 
-    text = render_report(folder or _newest_run(), kind)
+    _write(render_report(folder or _newest_run(), kind), output)
+
+
+def _write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text)
         return
@@ -130,6 +118,49 @@ def _newest_run() -> Path:
     return max(runs, key=lambda folder: (folder / "manifest.json").stat().st_mtime)
 
 
+@cli.command("compare")
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("head", type=click.Path(path_type=Path))
+@click.option("--margin", metavar="SHARE", help="Largest accepted loss of speedup.  [default: 5%; with replay 0%]")
+@click.option("--methods", metavar="x,y", help="Methods that both runs have.  [default: all]")
+@click.option("--mode", type=click.Choice(["wall", "replay"]), default="wall", show_default=True)
+@click.option("--clock", metavar="profile:NAME", help="With replay: re-time both runs by a hardware profile.")
+@click.option("--format", "kind", type=GATE_FORMATS, default="table", show_default=True)
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write there instead of the terminal.")
+def compare_command(
+    base: Path, head: Path, margin: str | None, methods: str | None, mode: Literal["wall", "replay"], **options: Any
+) -> int:
+    """Tell whether HEAD's methods are as fast as BASE's, each against its own run's baseline.
+
+    Exits 0 if the one-sided 95% bound of every method lies inside the margin, 1 if not, 3 if nothing is comparable.
+    """
+    from reports.compare import compare, parse_margin
+    from reports.gate_text import render_comparison
+
+    clock = options["clock"]
+    if clock is not None and mode != "replay":
+        raise UserError(f"--clock {clock}: for modelled times alone; add --mode replay")
+    comparison = compare(
+        base,
+        head,
+        mode=mode,
+        margin=None if margin is None else parse_margin(margin),
+        methods=None if methods is None else [name.strip() for name in methods.split(",")],
+        retime=None if clock is None else _retime(clock),
+    )
+    _write(render_comparison(comparison, options["kind"]), options["output"])
+    return comparison.exit_code
+
+
+def _retime(clock: str) -> Callable[[Row], Row]:
+    from harness.retiming import profile_of, retimed
+
+    profile = profile_of(clock)
+    if profile is None:
+        raise UserError(f"--clock {clock}: not modelled; give profile:NAME, or compare with --mode wall")
+    return lambda row: retimed(row, profile)
+
+
 @cli.command("replay")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--clock", required=True, metavar="profile:NAME", help="What to charge the recorded forwards.")
@@ -137,9 +168,7 @@ def _newest_run() -> Path:
     "--methods", metavar="x,y", help="Methods of the run, or others to draft along its text.  [default: its own]"
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the rows there.")
-@click.option(
-    "--format", "kind", type=click.Choice(["table", "markdown", "csv", "json"]), default="table", show_default=True
-)
+@click.option("--format", "kind", type=REPORT_FORMATS, default="table", show_default=True)
 def replay_command(run: Path, clock: str, methods: str | None, out: Path | None, kind: str) -> None:
     """Time a recorded run by a hardware profile; the same call prints the same, to the last digit."""
     import tempfile

@@ -1,7 +1,9 @@
-"""How long a run may take: measured, not guessed."""
+"""What a run would do, and how long it may take: measured, not guessed."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -34,3 +36,19 @@ def one_token_seconds(plan: Plan) -> float:
         taken.append(perf_counter() - started)
         target.commit([0])
     return median(taken)
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield what a plan would do, a line each, the longest time at the end."""
+    config = plan.config
+    for task, data in plan.data.items():
+        yield f"{task}: {data.n} questions ({data.split}) from {data.source}: {data.origin}"
+    for spec in plan.methods:
+        settings = spec.settings.model_dump(exclude_defaults=True)
+        yield f"{spec.name}: {spec.family} {json.dumps(settings) if settings else '(defaults)'}"
+    seconds = one_token_seconds(plan)
+    most = plan.answers * config.max_new_tokens * seconds
+    yield (
+        f"{plan.answers} answers of at most {config.max_new_tokens} tokens; a one-token forward takes "
+        f"{seconds * 1e3:.1f} ms here, so about {most / 60:.0f} minutes at most, less what speculation saves"
+    )

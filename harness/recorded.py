@@ -13,8 +13,7 @@ from harness.pair import Pair
 from harness.plan import load_blocks
 from harness.prompts import conversation, prompt_ids
 from harness.registry import unknown_name
-from harness.results import Row, last_attempts, read_rows
-from harness.store import read_manifest
+from harness.results import Row, last_attempts, read_manifest, read_rows
 from methods.catalog import BASELINE, MethodSpec
 from tasks.question import Question
 

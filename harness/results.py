@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError
-from methods.core.generation import Finish, Forward, Round, Spans
+from methods.core.generation import Finish, Forward, Round
+from methods.core.generation import Spans as Spans  # reports take it from here
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,6 +174,25 @@ class Manifest(Record):
         return whole
 
 
+def read_manifest(folder: Path) -> Manifest:
+    """Return a run's manifest.
+
+    Raises:
+        UserError: there is none, or it is not one.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the folder of a run") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "file"
+        raise UserError(
+            f"{path}: not a manifest ({where}: {first['msg']}); restore it or give another --out"
+        ) from error
+
+
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a run folder or a `rows.jsonl` file, every attempt, in file order.
 
@@ -184,23 +204,29 @@ def read_rows(path: Path) -> Iterator[Row]:
     """
     file = path / ROWS_FILE if path.is_dir() else path
     try:
-        data = file.read_bytes()
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                row = _parse_row(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, file, number)
+                if row is not None:
+                    yield row
     except OSError as error:
         raise UserError(f"{file}: no rows to read ({error.strerror}); give the folder of a run") from error
-    lines = data.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield Row.model_validate_json(line)
-        except ValidationError as error:
-            if number == len(lines):
-                return  # no newline behind it: a torn line
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "line"
-            raise UserError(
-                f"{file}:{number}: not a row of schema 1 ({where}: {first['msg']}); restore the file or remove the line"
-            ) from error
+
+
+def _parse_row(line: bytes, file: Path, number: int) -> Row | None:
+    """Return a line's row; none where it is blank or torn, that is broken and without a newline behind it."""
+    if not line.strip():
+        return None
+    try:
+        return Row.model_validate_json(line)
+    except ValidationError as error:
+        if not line.endswith(b"\n"):
+            return None
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "line"
+        raise UserError(
+            f"{file}:{number}: not a row of schema 1 ({where}: {first['msg']}); restore the file or remove the line"
+        ) from error
 
 
 def last_attempts(rows: Iterator[Row] | list[Row]) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from harness.errors import UserError
-from harness.results import MANIFEST_FILE, ROWS_FILE, Latency, Manifest, Row, read_rows
+from harness.results import MANIFEST_FILE, ROWS_FILE, Latency, Manifest, Row, read_manifest, read_rows
 
 
 class Store:
@@ -150,25 +150,6 @@ class Store:
             with suppress(OSError):
                 self._scratch_path.unlink()
             raise UserError(f"{self._manifest_path}: cannot be written ({error.strerror}); make room") from error
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Return a run's manifest.
-
-    Raises:
-        UserError: there is none, or it is not one.
-    """
-    path = folder / MANIFEST_FILE
-    try:
-        return Manifest.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give the folder of a run") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise UserError(
-            f"{path}: not a manifest ({where}: {first['msg']}); restore it or give another --out"
-        ) from error
 
 
 def _differences(earlier: dict[str, object], now: dict[str, object]) -> list[str]:

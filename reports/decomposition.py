@@ -82,7 +82,7 @@ def _repeat_logs(baseline: Answers, method: Answers) -> list[float]:
 def _round(answers: Answers) -> tuple[float, float, float, float]:
     """Return seconds of verification, drafting and all else, and timed tokens, a round."""
     spans = [row.spans for row in answers.turns if row.spans is not None]
-    rounds = sum(len(row.rounds or []) for row in answers.turns)
+    rounds = sum(row.rounds or 0 for row in answers.turns)
     verify = math.fsum(span.verify_s for span in spans)
     drafting = math.fsum(span.small_s + span.middle_s + span.scheduler_s for span in spans)
     return (

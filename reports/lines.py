@@ -8,22 +8,27 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from harness.errors import UserError
-from harness.results import Row
 from reports.manifest import RunFacts
-from reports.pairing import BASELINE, Pairing, is_rated, pair_with_baseline, turns_asked
+from reports.pairing import BASELINE, Pairing, pair_with_baseline, turns_asked
+from reports.rates import pooled_rates
 from reports.statistics import (
     MIN_PROMPTS_INTERVAL,
     MIN_PROMPTS_TEST,
+    PromptEffect,
+    benjamini_hochberg,
     bootstrap_interval,
     geometric_mean,
     holm,
     prompt_effect,
+    rank_biserial,
     sign_flip_p,
     total_time_ratio,
 )
+from reports.tally import Tally
 
 OVERALL = "overall"
-SPANS = ("small", "middle", "scheduler", "verify", "other")
+
+Compared = tuple[Pairing, PromptEffect]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,8 @@ class Line:
     """Prompts compared: answered and rated in the method and in the baseline of the same block."""
     dropped: int
     """Prompts asked that could not be compared."""
+    missing: int
+    """Questions that the manifest names and no row knows of: the run is unfinished, or its file was cut."""
     speedup: float | None
     """Geometric mean over prompts of the decode speedup."""
     ci_low: float | None
@@ -70,7 +77,11 @@ class Line:
     p: float | None
     """Raw p-value of a paired sign-flip test; null for the baseline and below 6 prompts."""
     p_holm: float | None
-    """The same, Holm-adjusted over all lines of this clock."""
+    """The same, Holm-adjusted over all lines of this clock: for claims."""
+    p_bh: float | None
+    """The same, adjusted by Benjamini and Hochberg: for exploring a grid."""
+    rank_biserial: float | None
+    """Matched-pairs rank-biserial correlation, from -1 (every prompt loses) to 1; null below 6 prompts."""
     small_pct: float | None
     """Share of decode time in the look-up drafter, in percent; null for outside peers."""
     middle_pct: float | None
@@ -96,30 +107,30 @@ class Line:
     marked: int
     """Answered rows that were timed under a disturbance."""
     unrated: int
-    """Answered rows without a rate: no timed token, or no positive time."""
+    """Answered rows without a rate: no timed token, no positive time, or numbers that contradict each other."""
     notes: tuple[str, ...]
     """What a reader must know about missing values."""
 
 
-def summarise(rows: Sequence[Row], facts: RunFacts | None = None) -> list[Line]:
+def summarise(rows: Sequence[Tally], facts: RunFacts | None = None) -> list[Line]:
     """Return the lines of a report, per clock and pair, tasks alphabetical and then overall.
 
     Methods stand in the order of the configuration where the manifest has it, else alphabetical,
     the baseline first. The order of the rows does not matter. Rows of different clocks never meet.
 
     Args:
-        rows: last attempts.
+        rows: the last attempts, from `reports.tally`.
         facts: what the manifest adds.
 
     Raises:
         UserError: no row answered, or none of the baseline did.
     """
     facts = facts or RunFacts()
-    if not any(row.status == "ok" for row in rows):
+    if not any(row.answered for row in rows):
         raise UserError("rows: none answered, every row failed; see their `error`, mend the cause and run again")
-    if not any(row.status == "ok" and row.method == BASELINE for row in rows):
+    if not any(row.answered and row.method == BASELINE for row in rows):
         raise UserError(f"rows: no answer of the baseline `{BASELINE}`, so no speedup; run with it among the methods")
-    groups: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[Tally]] = defaultdict(list)
     for row in rows:
         groups[row.clock, row.pair].append(row)
     by_clock: defaultdict[str, list[Line]] = defaultdict(list)
@@ -133,16 +144,32 @@ def timing_label(clock: str) -> str:
     return "measured" if clock == "wall" else f"modelled ({clock})"
 
 
-def _group_lines(rows: list[Row], facts: RunFacts) -> list[Line]:
+def _group_lines(rows: list[Tally], facts: RunFacts) -> list[Line]:
+    compared = {
+        method: [(pairing, prompt_effect(pairing)) for pairing in pairings]
+        for method, pairings in pair_with_baseline(rows, turns_asked(rows)).items()
+    }
     tasks = sorted({row.task for row in rows})
-    scopes = [(_task_label([task], facts, task), [row for row in rows if row.task == task]) for task in tasks]
-    if len(tasks) > 1:
-        scopes.append((_task_label(tasks, facts, OVERALL), rows))
+    scopes = [(_task_label([task], facts, task), {task}) for task in tasks]
+    asked = {*tasks, *facts.questions}
+    if len(asked) > 1:
+        scopes.append((_task_label(tasks, facts, OVERALL), asked))
     lines = []
-    for label, scope in scopes:
-        methods = sorted({row.method for row in scope}, key=lambda name: _method_place(name, facts))
-        lines += [_line(label, scope, method) for method in methods]
+    for label, of_tasks in scopes:
+        scope: defaultdict[str, list[Tally]] = defaultdict(list)
+        for row in rows:
+            if row.task in of_tasks:
+                scope[row.method].append(row)
+        missing = _missing(rows, facts, of_tasks)
+        for method in sorted(scope, key=lambda name: _method_place(name, facts)):
+            shown = [one for one in compared[method] if one[0].prompt[0] in of_tasks]
+            lines.append(_line(label, scope[method], scope[BASELINE], shown, missing))
     return lines
+
+
+def _missing(rows: Sequence[Tally], facts: RunFacts, tasks: set[str]) -> int:
+    known = Counter(task for task, _ in {(row.task, row.question_id) for row in rows})
+    return sum(max(0, number - known[task]) for task, number in facts.questions.items() if task in tasks)
 
 
 def _task_label(tasks: Sequence[str], facts: RunFacts, name: str) -> str:
@@ -157,42 +184,43 @@ def _method_place(name: str, facts: RunFacts) -> tuple[bool, int, str]:
     return name != BASELINE, place, name
 
 
-def _line(label: str, scope: list[Row], method: str) -> Line:
-    baseline = [row for row in scope if row.method == BASELINE]
-    own = [row for row in scope if row.method == method]
-    pairings = pair_with_baseline(baseline, own, turns_asked(scope))
-    answered = [row for row in own if row.status == "ok"]
-    verdicts = Counter(row.verdict or "unverified" for row in answered)
+def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Compared], missing: int) -> Line:
+    method = own[0].method
+    pairings = [pairing for pairing, _ in compared]
+    answered = [row for row in own if row.answered]
+    verdicts = Counter(row.verdict for row in answered)
     asked = {(row.task, row.question_id) for row in (*baseline, *own)}
     line = Line(
-        clock=scope[0].clock,
-        timing=timing_label(scope[0].clock),
-        pair=scope[0].pair,
+        clock=own[0].clock,
+        timing=timing_label(own[0].clock),
+        pair=own[0].pair,
         task=label,
         method=method,
         n=len(pairings),
         dropped=len(asked) - len(pairings),
-        **_effects(pairings, is_baseline=method == BASELINE),
-        **_rates([row for pairing in pairings for answers in pairing.method for row in answers.turns]),
+        missing=missing,
+        **_effects(compared, is_baseline=method == BASELINE),
+        **pooled_rates([row for pairing in pairings for answers in pairing.method for row in answers.turns]),
         identical=verdicts["identical"],
         tie=verdicts["tie"],
         numeric=verdicts["numeric"],
         different=verdicts["different"],
         unverified=verdicts["unverified"],
         failed=len(own) - len(answered),
-        marked=sum(bool(row.marks) for row in answered),
-        unrated=sum(not is_rated(row) for row in answered),
+        marked=sum(row.marked for row in answered),
+        unrated=sum(not row.is_rated for row in answered),
         p_holm=None,
+        p_bh=None,
         notes=(),
     )
-    return replace(line, notes=_notes(line))
+    return replace(line, notes=_notes(line, Counter(row.flaw for row in answered if row.flaw)))
 
 
-def _effects(pairings: list[Pairing], *, is_baseline: bool) -> dict[str, float | None]:
-    names = ("speedup", "ci_low", "ci_high", "total_ratio", "e2e_ratio", "tokens_per_s", "p")
-    if not pairings:
+def _effects(compared: list[Compared], *, is_baseline: bool) -> dict[str, float | None]:
+    names = ("speedup", "ci_low", "ci_high", "total_ratio", "e2e_ratio", "tokens_per_s", "p", "rank_biserial")
+    if not compared:
         return dict.fromkeys(names)
-    effects = [prompt_effect(pairing) for pairing in pairings]
+    effects = [effect for _, effect in compared]
     strata: defaultdict[str, list[float]] = defaultdict(list)
     for effect in effects:
         strata[effect.prompt[0]].append(effect.log_speedup)
@@ -202,60 +230,37 @@ def _effects(pairings: list[Pairing], *, is_baseline: bool) -> dict[str, float |
         "speedup": geometric_mean(logs),
         "ci_low": low,
         "ci_high": high,
-        "total_ratio": total_time_ratio(pairings),
+        "total_ratio": total_time_ratio([pairing for pairing, _ in compared]),
         "e2e_ratio": geometric_mean([effect.log_e2e for effect in effects]),
         "tokens_per_s": median(effect.tokens_per_s for effect in effects),
         "p": None if is_baseline else sign_flip_p(logs),
+        "rank_biserial": None if is_baseline else rank_biserial(logs),
     }
 
 
-def _rates(rows: list[Row]) -> dict[str, float | None]:
-    rounds = [row.rounds for row in rows if row.rounds is not None]
-    ours = len(rounds) == len(rows)
-    number = sum(map(len, rounds)) if ours else 0
-    forwards = [row.decode_forwards for row in rows if row.decode_forwards is not None]
-    steps = number if ours else sum(forwards) if len(forwards) == len(rows) else 0
-    accepted = sum(one.accepted for row in rounds for one in row)
-    return {
-        "accepted_per_round": accepted / number if number else None,
-        "tokens_per_round": sum(row.timed_tokens for row in rows) / steps if steps else None,
-        **_calls(rows),
-        **_shares(rows),
-    }
-
-
-def _calls(rows: Sequence[Row]) -> dict[str, float | None]:
-    rounds = [one for row in rows for one in row.rounds or []]
-    calls = sum(sum(one.schedule or []) for one in rounds)
-    tokens = sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle")
-    return {
-        "calls_per_round": calls / len(rounds) if rounds and all(row.rounds is not None for row in rows) else None,
-        "tokens_per_call": tokens / calls if calls else None,
-    }
-
-
-def _shares(rows: list[Row]) -> dict[str, float | None]:
-    spans = [row.spans for row in rows if row.spans is not None]
-    if not rows or len(spans) < len(rows):
-        return {f"{part}_pct": None for part in SPANS}
-    whole = sum(row.decode_s or 0.0 for row in rows)
-    return {f"{part}_pct": 100.0 * sum(getattr(span, f"{part}_s") for span in spans) / whole for part in SPANS}
-
-
-def _notes(line: Line) -> tuple[str, ...]:
+def _notes(line: Line, flaws: Counter[str]) -> tuple[str, ...]:
     notes = []
+    if line.missing:
+        notes.append(f"questions of the manifest without a row, the run unfinished or its file cut: {line.missing}")
     if line.dropped:
         notes.append(f"prompts not answered by both the method and the baseline, left out: {line.dropped}")
     if line.unrated:
-        notes.append(f"rows without a rate (no timed token or no positive time), left out: {line.unrated}")
+        why = ", ".join(f"{flaw}: {count}" for flaw, count in sorted(flaws.items()))
+        notes.append(f"rows without a rate, left out: {line.unrated} ({why})")
     if line.method != BASELINE and line.n < MIN_PROMPTS_TEST:
         notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: no p-value")
     if line.method != BASELINE and line.n < MIN_PROMPTS_INTERVAL:
         notes.append(f"fewer than {MIN_PROMPTS_INTERVAL} prompts: no interval")
+    elif line.method != BASELINE and line.n < MIN_PROMPTS_TEST:
+        notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: the interval covers less than 95%")
     return tuple(notes)
 
 
 def _adjust(lines: list[Line]) -> list[Line]:
     raw = [line.p for line in lines if line.p is not None]
-    adjusted = iter(holm(raw))
-    return [line if line.p is None else replace(line, p_holm=next(adjusted)) for line in lines]
+    adjusted = iter(zip(holm(raw), benjamini_hochberg(raw), strict=True))
+    whole = []
+    for line in lines:
+        p_holm, p_bh = (None, None) if line.p is None else next(adjusted)
+        whole.append(replace(line, p_holm=p_holm, p_bh=p_bh))
+    return whole

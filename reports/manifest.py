@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ class RunFacts:
     """Methods in the order of the configuration."""
     sources: tuple[str, ...] = ()
     """One line a task: where its questions come from."""
+    questions: Mapping[str, int] = field(default_factory=dict)
+    """Questions asked of each task."""
     correctness_only: str | None = None
     """The pair's name where it is for correctness alone."""
 
@@ -48,6 +51,7 @@ def read_facts(run: Path) -> RunFacts:
         embedded=frozenset(name for name, task in tasks.items() if task.get("source") == "embedded"),
         methods=_names(_mapping(manifest.get("config")).get("methods")),
         sources=tuple(_source(name, task) for name, task in tasks.items()),
+        questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
         correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
     )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.errors import UserError
-from harness.results import Row
+from reports.tally import Tally
 
 BASELINE = "autoregressive"
 
@@ -22,27 +21,20 @@ Repetition = tuple[int, int]
 class Answers:
     """One method's rows for one prompt in one repetition, all turns in order."""
 
-    turns: tuple[Row, ...]
+    turns: tuple[Tally, ...]
+    decode_s: float = field(init=False)
+    """Decode seconds of all turns."""
+    e2e_s: float = field(init=False)
+    """Seconds from call to last commit, all turns."""
+    timed_tokens: int = field(init=False)
+    """Committed tokens that `decode_s` paid for, all turns."""
+    committed: int = field(init=False)
+    """Committed tokens of all turns, a peer's first one included: `e2e_s` paid for it."""
 
-    @property
-    def decode_s(self) -> float:
-        """Decode seconds of all turns."""
-        return math.fsum(row.decode_s or 0.0 for row in self.turns)
-
-    @property
-    def timed_tokens(self) -> int:
-        """Committed tokens that `decode_s` paid for, all turns."""
-        return sum(row.timed_tokens for row in self.turns)
-
-    @property
-    def e2e_s(self) -> float:
-        """Seconds from call to last commit, all turns."""
-        return math.fsum(row.e2e_s or 0.0 for row in self.turns)
-
-    @property
-    def committed(self) -> int:
-        """Committed tokens of all turns, a peer's first one included: `e2e_s` paid for it."""
-        return sum(row.committed for row in self.turns)
+    def __post_init__(self) -> None:
+        # Summed once: the baseline's answers are asked by every method.
+        for name in ("decode_s", "e2e_s", "timed_tokens", "committed"):
+            object.__setattr__(self, name, sum(getattr(row, name) for row in self.turns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +46,7 @@ class Pairing:
     method: tuple[Answers, ...]
 
 
-def is_rated(row: Row) -> bool:
-    """Tell whether a row has a rate: it answered, with timed tokens and positive finite times."""
-    return row.status == "ok" and row.timed_tokens > 0 and _is_time(row.decode_s) and _is_time(row.e2e_s)
-
-
-def _is_time(seconds: float | None) -> bool:
-    return seconds is not None and 0.0 < seconds < math.inf
-
-
-def turns_asked(rows: Iterable[Row]) -> dict[Prompt, set[int]]:
+def turns_asked(rows: Iterable[Tally]) -> dict[Prompt, set[int]]:
     """Return the turns that any row of a prompt knows of: what a whole conversation has."""
     turns: defaultdict[Prompt, set[int]] = defaultdict(set)
     for row in rows:
@@ -71,26 +54,33 @@ def turns_asked(rows: Iterable[Row]) -> dict[Prompt, set[int]]:
     return dict(turns)
 
 
-def pair_with_baseline(
-    baseline: Sequence[Row], method: Sequence[Row], turns: Mapping[Prompt, set[int]]
-) -> list[Pairing]:
-    """Pair a method's conversations with the baseline's of the same prompt, seed and repeat.
+def pair_with_baseline(rows: Iterable[Tally], turns: Mapping[Prompt, set[int]]) -> dict[str, list[Pairing]]:
+    """Pair every method's conversations with the baseline's of the same prompt, seed and repeat.
 
     The unit of loss is the block: a conversation with a turn that failed, is missing or has no
     rate is left out whole, on both sides, and so is a prompt without any conversation left.
 
     Args:
-        baseline: the baseline's rows of one pair and clock.
-        method: the method's rows of the same pair and clock.
+        rows: the rows of one pair and clock.
         turns: the turns of every prompt, from `turns_asked`.
 
     Returns:
-        The prompts that both answered, sorted by task and question id.
+        For each method, the baseline included, the prompts that both answered, sorted by task and question id.
 
     Raises:
         UserError: one method has two answers to the same turn of the same block.
     """
-    references, answers = _whole_conversations(baseline, turns), _whole_conversations(method, turns)
+    by_method: defaultdict[str, list[Tally]] = defaultdict(list)
+    for row in rows:
+        by_method[row.method].append(row)
+    references = _whole_conversations(by_method[BASELINE], turns)
+    return {method: _pair(references, _whole_conversations(own, turns)) for method, own in by_method.items()}
+
+
+Conversations = Mapping[Prompt, Mapping[Repetition, Answers]]
+
+
+def _pair(references: Conversations, answers: Conversations) -> list[Pairing]:
     pairings = []
     for prompt in sorted(references.keys() & answers.keys()):
         shared = sorted(references[prompt].keys() & answers[prompt].keys())
@@ -100,10 +90,8 @@ def pair_with_baseline(
     return pairings
 
 
-def _whole_conversations(
-    rows: Sequence[Row], turns: Mapping[Prompt, set[int]]
-) -> dict[Prompt, dict[Repetition, Answers]]:
-    found: defaultdict[tuple[Prompt, Repetition], dict[int, Row]] = defaultdict(dict)
+def _whole_conversations(rows: Sequence[Tally], turns: Mapping[Prompt, set[int]]) -> Conversations:
+    found: defaultdict[tuple[Prompt, Repetition], dict[int, Tally]] = defaultdict(dict)
     for row in rows:
         conversation = found[(row.task, row.question_id), (row.seed, row.repeat)]
         if row.turn in conversation:
@@ -114,7 +102,7 @@ def _whole_conversations(
         conversation[row.turn] = row
     whole: defaultdict[Prompt, dict[Repetition, Answers]] = defaultdict(dict)
     for (prompt, repetition), by_turn in found.items():
-        rated = {turn for turn, row in by_turn.items() if is_rated(row)}
+        rated = {turn for turn, row in by_turn.items() if row.is_rated}
         if rated == turns[prompt]:
             whole[prompt][repetition] = Answers(tuple(by_turn[turn] for turn in sorted(rated)))
     return whole

@@ -1,4 +1,4 @@
-"""Per-prompt effects, intervals, tests and corrections.
+"""Per-prompt effects, intervals, tests, corrections, effect sizes and ranks.
 
 The unit is the prompt: all turns of a conversation together, repeats averaged first, on the
 logarithm of time per committed token.
@@ -15,14 +15,22 @@ from typing import Any
 import numpy as np
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
 
 from reports.pairing import Answers, Pairing, Prompt
 
 CONFIDENCE = 0.95
+POWER = 0.8
 RESAMPLES = 9_999
+FEWEST_RESAMPLES = 999
+DRAWS = 10_000_000  # resamples × prompts that one interval may draw: a fraction of a second
+MANY_PROMPTS = 2_000  # beyond, a permutation test takes seconds and says what the t-test says
+MOST_PROMPTS_NEEDED = 10_000
 MIN_PROMPTS_INTERVAL = 2
 MIN_PROMPTS_TEST = 6
 _SEED = 20_250_711
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +91,38 @@ def _pooled(conversations: Sequence[Answers]) -> float:
     return math.fsum(a.decode_s for a in conversations) / sum(a.timed_tokens for a in conversations)
 
 
-def bootstrap_interval(strata: Mapping[str, Sequence[float]]) -> tuple[float, float] | None:
-    """Return the 95% paired bootstrap interval of the geometric mean, stratified by task.
+def bootstrap_interval(
+    strata: Mapping[str, Sequence[float]], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Return the paired bootstrap interval of the geometric mean, stratified by task.
 
-    Percentile method, 9,999 resamples of prompts, each task resampled by itself, fixed seed.
-    Percentile rather than BCa: both carry over from logarithms to ratios unchanged, but BCa's
-    correction is undefined where all prompts agree and erratic for a handful of prompts; the
-    price is an interval that is somewhat narrow at fewer than about 20 prompts.
-    A task with a single prompt cannot be resampled by itself and joins the smallest other one.
+    Expanded percentile method (Hesterberg 2015, section 3.2, here for strata): the level is raised so
+    that a percentile interval, which is too narrow for few prompts, gets the width of a t interval. Without it
+    the 95% interval of 6 prompts covers 86%, with it 93%. 9,999 resamples of prompts, fewer beyond 1,000 prompts but
+    at least 999, each task resampled by itself, fixed seed. A task with a single prompt cannot be
+    resampled by itself and joins the smallest other one.
 
     Args:
         strata: per task, the prompts' log speedups.
+        confidence: of the two-sided interval; 0.90 gives two one-sided 95% bounds.
 
     Returns:
         Both ends as ratios; none for fewer than two prompts.
     """
     samples = _collapse([np.asarray(strata[task], dtype=np.float64) for task in sorted(strata) if len(strata[task])])
-    if sum(map(len, samples)) < MIN_PROMPTS_INTERVAL:
+    n = sum(map(len, samples))
+    if n < MIN_PROMPTS_INTERVAL:
         return None
 
-    def mean(*resampled: np.ndarray[Any, Any], axis: int = -1) -> np.ndarray[Any, Any]:
+    def mean(*resampled: Floats, axis: int = -1) -> Floats:
         return np.asarray(np.concatenate(resampled, axis=axis).mean(axis=axis))
 
     interval = stats.bootstrap(
         samples,
         mean,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
+        n_resamples=min(RESAMPLES, max(FEWEST_RESAMPLES, DRAWS // n)),
+        batch=max(1, DRAWS // 5 // n),
+        confidence_level=_expanded(samples, confidence),
         method="percentile",
         vectorized=True,
         rng=np.random.default_rng(_SEED),
@@ -117,7 +130,20 @@ def bootstrap_interval(strata: Mapping[str, Sequence[float]]) -> tuple[float, fl
     return math.exp(float(interval.low)), math.exp(float(interval.high))
 
 
-def _collapse(samples: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+def _expanded(samples: Sequence[Floats], confidence: float) -> float:
+    """Return the level whose percentile interval is as wide as a t interval of the stratified mean."""
+    variances = [len(sample) * float(np.var(sample, ddof=1)) for sample in samples]
+    resampled = math.fsum(len(sample) * float(np.var(sample)) for sample in samples)
+    if resampled == 0.0:
+        return confidence
+    total = math.fsum(variances)
+    # Welch and Satterthwaite's degrees of freedom: tasks differ in spread.
+    freedom = total**2 / math.fsum(v**2 / (len(sample) - 1) for v, sample in zip(variances, samples, strict=True))
+    width = float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * math.sqrt(total / resampled)
+    return float(2.0 * stats.norm.cdf(width) - 1.0)
+
+
+def _collapse(samples: list[Floats]) -> list[Floats]:
     samples = sorted(samples, key=len)
     while len(samples) > 1 and len(samples[0]) < 2:
         samples = sorted([np.concatenate(samples[:2]), *samples[2:]], key=len)
@@ -128,7 +154,7 @@ def sign_flip_p(log_ratios: Sequence[float]) -> float | None:
     """Return the two-sided p-value of no effect, by a paired sign-flip permutation test of the mean.
 
     All sign patterns where there are at most 9,999 (13 prompts), else 9,999 drawn with a fixed
-    seed; a drawn p-value is therefore at least 0.0002.
+    seed; a drawn p-value is therefore at least 0.0002. Beyond 2,000 prompts the t-test, to which it converges.
 
     Args:
         log_ratios: the prompts' log speedups.
@@ -138,19 +164,113 @@ def sign_flip_p(log_ratios: Sequence[float]) -> float | None:
     """
     if len(log_ratios) < MIN_PROMPTS_TEST:
         return None
+    sample = np.asarray(log_ratios, dtype=np.float64)
+    if len(sample) > MANY_PROMPTS:
+        return 1.0 if np.ptp(sample) == 0.0 == sample[0] else float(stats.ttest_1samp(sample, 0.0).pvalue)
     result = stats.permutation_test(
-        (np.asarray(log_ratios, dtype=np.float64),),
+        (sample,),
         np.mean,
         permutation_type="samples",
         vectorized=True,
         n_resamples=RESAMPLES,
+        batch=max(1, DRAWS // 5 // len(sample)),
         rng=np.random.default_rng(_SEED),
     )
     return float(result.pvalue)
 
 
+def rank_biserial(log_ratios: Sequence[float]) -> float | None:
+    """Return the matched-pairs rank-biserial correlation: 1 where every prompt gains, -1 where every one loses.
+
+    Ranks of the absolute log ratios that speak for the method minus those against it, over all; prompts
+    without any difference are left out (Kerby 2014, through pingouin).
+
+    Returns:
+        None for fewer than 6 prompts, and where none differs.
+    """
+    import pingouin
+
+    if len(log_ratios) < MIN_PROMPTS_TEST or not any(log_ratios):
+        return None
+    table = pingouin.wilcoxon(np.asarray(log_ratios, dtype=np.float64), method="asymptotic")
+    return float(table["RBC"].iloc[0])
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's step-down adjusted p-values, in the order given."""
+    """Return Holm's step-down adjusted p-values, in the order given: for a table's claims."""
+    return _adjusted(p_values, "holm")
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Return Benjamini and Hochberg's adjusted p-values, in the order given: for exploratory grids."""
+    return _adjusted(p_values, "fdr_bh")
+
+
+def _adjusted(p_values: Sequence[float], method: str) -> list[float]:
     if not p_values:
         return []
-    return [float(p) for p in multipletests(p_values, method="holm")[1]]
+    return [float(p) for p in multipletests(p_values, method=method)[1]]
+
+
+def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: float, mean: float) -> int | None:
+    """Return how many prompts would tell, with a power of 80%, on which side of a bound the mean lies.
+
+    One-sided t-test at 5%, for prompts that spread within tasks as those of the sample do.
+
+    Args:
+        log_ratios: the prompts' log ratios, at least two.
+        strata: the task of each.
+        bound: logarithm of the ratio to be told from.
+        mean: the true mean, as assumed.
+
+    Returns:
+        6 at least, the fewest that are tested; None for more than 10,000.
+    """
+    samples = [[x for x, of in zip(log_ratios, strata, strict=True) if of == task] for task in set(strata)]
+    collapsed = _collapse([np.asarray(sample, dtype=np.float64) for sample in samples])
+    freedom = sum(len(sample) - 1 for sample in collapsed)
+    spread = math.sqrt(math.fsum(len(sample) * float(np.var(sample)) for sample in collapsed) / freedom)
+    distance = abs(mean - bound)
+    if spread == 0.0:
+        return MIN_PROMPTS_TEST if distance else None
+    question = {"effect_size": distance / spread, "alpha": 1.0 - CONFIDENCE, "alternative": "larger"}
+    if TTestPower().power(nobs=MIN_PROMPTS_TEST, **question) >= POWER:
+        return MIN_PROMPTS_TEST
+    if TTestPower().power(nobs=MOST_PROMPTS_NEEDED, **question) < POWER:
+        return None
+    needed: float = TTestPower().solve_power(power=POWER, **question)
+    return math.ceil(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """How methods rank over tasks, as description."""
+
+    mean_ranks: tuple[float, ...]
+    """Mean rank of each method over the tasks, 1 the best; ties share theirs."""
+    friedman_p: float
+    """Friedman's p-value that all methods rank alike."""
+    nemenyi_p: tuple[tuple[float, ...], ...]
+    """Nemenyi's p-value of each two methods."""
+
+
+def rank_over_tasks(scores: Sequence[Sequence[float]]) -> Ranks | None:
+    """Return mean ranks, Friedman's test and Nemenyi's pairwise p-values (Demšar 2006).
+
+    Args:
+        scores: a line a task, a column a method; higher is better.
+
+    Returns:
+        None for fewer than 3 methods or 2 tasks, and where all methods tie in every task.
+    """
+    import scikit_posthocs
+
+    table = np.asarray(scores, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 3 or not np.ptp(table, axis=1).any():
+        return None
+    pairwise = scikit_posthocs.posthoc_nemenyi_friedman(table).to_numpy()
+    return Ranks(
+        mean_ranks=tuple(float(rank) for rank in stats.rankdata(-table, axis=1).mean(axis=0)),
+        friedman_p=float(stats.friedmanchisquare(*table.T).pvalue),
+        nemenyi_p=tuple(tuple(float(p) for p in line) for line in pairwise),
+    )

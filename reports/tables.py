@@ -1,55 +1,28 @@
-"""A run's report as text: terminal, Markdown, CSV or JSON, all views of the same lines."""
+"""A run's report as text: terminal, Markdown, LaTeX, CSV or JSON, all views of the same lines."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
-from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 
 from tabulate import SEPARATING_LINE, tabulate
 
 from harness.errors import UserError
-from harness.results import last_attempts, read_rows
-from reports.lines import SPANS, Line, summarise
+from reports.cells import LEGEND, WIDE_LEGEND, Block, blocks, ranking_text
+from reports.latex import latex_paragraph, latex_table
+from reports.lines import Line, summarise
 from reports.manifest import RunFacts, read_facts
-from reports.pairing import BASELINE
+from reports.ranks import rank_methods
+from reports.tally import no_garbage_collection, read_tallies
 
 SCHEMA_VERSION = 1
-VERDICT_SIGNS = {"identical": "=", "tie": "~", "numeric": "≈", "different": "≠", "unverified": "?"}
 METHOD_WIDTH = 20
-EMPTY = "–"
-HEADERS = (
-    "method",
-    "speedup [95% CI]",
-    "total",
-    "e2e",
-    "A",
-    "τ",
-    "tok/s",
-    "p (Holm)",
-    "verdicts",
-    "fail",
-    "mark",
-    "n",
-)
-SHARE_HEADERS = ("method", *(f"{part} %" for part in SPANS), "calls", "tokens a call")
-LEGEND = (
-    f"speedup: geometric mean over prompts of decode time per committed token, {BASELINE} ÷ method; "
-    "95% paired bootstrap.",
-    "total: the same of times and tokens summed first. e2e: the same as speedup, prefill included.",
-    "A: accepted draft tokens per round. τ: committed tokens per round. "
-    "tok/s: median over prompts, of the run's machine.",
-    "p: paired sign-flip test; in brackets Holm-adjusted over all lines of the same clock.",
-    "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
-    "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared.",
-    "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
-    "calls: of the middle drafter, per round. tokens a call: what it evaluated each time.",
-)
+TEXT_WIDTH = 120
 
 
 def render_report(run: Path, format: str) -> str:
@@ -57,54 +30,53 @@ def render_report(run: Path, format: str) -> str:
 
     Args:
         run: the folder of a run, or its `rows.jsonl`. A `manifest.json` beside it adds labels.
-        format: `table`, `markdown`, `csv` or `json`.
+        format: `table`, `markdown`, `latex`, `csv` or `json`.
 
     Raises:
         UserError: an unknown format, no rows, no answered row, or no baseline.
     """
     if format not in FORMATS:
         raise UserError(f"--format {format}: unknown; choose one of {', '.join(FORMATS)}")
-    rows = last_attempts(read_rows(run))
-    if not rows:
-        raise UserError(f"{run}: no rows yet; let the run finish its first block")
     facts = read_facts(run)
     if facts.correctness_only is not None:
         raise UserError(
             f"{run}: pair {facts.correctness_only} is for correctness alone, its speed means nothing; run another pair"
         )
-    try:
-        lines = summarise(rows, facts)
-    except UserError as error:
-        raise UserError(f"{run}: {error}") from error
+    with no_garbage_collection():
+        tallies = read_tallies(run)
+        try:
+            lines = summarise(tallies, facts)
+        except UserError as error:
+            raise UserError(f"{run}: {error}") from error
     return FORMATS[format](lines, facts)
 
 
 def to_table(lines: Sequence[Line], facts: RunFacts) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
-    return "\n\n".join(
-        part
-        for part in (
-            "\n".join(facts.sources),
-            *(f"{title}\n{_grid(body, headers, 'simple')}{notes}" for title, headers, body, notes in _blocks(lines)),
-            "\n".join(LEGEND),
-        )
-        if part
+    return _sections(
+        "\n".join(facts.sources),
+        *("\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes]) for block in blocks(lines)),
+        *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(lines)),
+        "\n".join(LEGEND),
     )
 
 
 def to_markdown(lines: Sequence[Line], facts: RunFacts) -> str:
     """Return GitHub tables."""
-    return "\n\n".join(
-        part
-        for part in (
-            "\n".join(f"- {source}" for source in facts.sources),
-            *(
-                f"### {title}\n\n{_grid(body, headers, 'github')}{notes.replace(chr(10), chr(10) * 2)}"
-                for title, headers, body, notes in _blocks(lines)
-            ),
-            "\n".join(f"- {text}" for text in LEGEND),
-        )
-        if part
+    return _sections(
+        "\n".join(f"- {source}" for source in facts.sources),
+        *(_sections(f"### {block.title}", _github(block), *block.notes) for block in blocks(lines)),
+        *(ranking_text(ranking) for ranking in rank_methods(lines)),
+        "\n".join(f"- {text}" for text in LEGEND),
+    )
+
+
+def to_latex(lines: Sequence[Line], facts: RunFacts) -> str:
+    """Return LaTeX tables for the package booktabs; the legend stands in comments."""
+    return _sections(
+        "\n".join(f"% {text}" for text in (*facts.sources, *LEGEND, *WIDE_LEGEND)),
+        *(latex_table(block) for block in blocks(lines, wide=True)),
+        *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(lines)),
     )
 
 
@@ -122,7 +94,10 @@ def to_json(lines: Sequence[Line], facts: RunFacts) -> str:
     content = {
         "schema_version": SCHEMA_VERSION,
         "clocks": {line.clock: line.timing for line in lines},
+        "sources": facts.sources,
         "lines": [asdict(line) for line in lines],
+        "rankings": [asdict(ranking) for ranking in rank_methods(lines)],
+        "legend": [*LEGEND, *WIDE_LEGEND],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -130,83 +105,27 @@ def to_json(lines: Sequence[Line], facts: RunFacts) -> str:
 FORMATS: dict[str, Callable[[Sequence[Line], RunFacts], str]] = {
     "table": to_table,
     "markdown": to_markdown,
+    "latex": to_latex,
     "csv": to_csv,
     "json": to_json,
 }
 
 
-Block = tuple[str, Sequence[str], list[list[str]], str]
-"""Title, headers, cells and notes of one table."""
+def _sections(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
 
 
-def _blocks(lines: Sequence[Line]) -> Iterable[Block]:
-    for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
-        scopes = [list(block) for _, block in groupby(of_pair, key=lambda line: line.task)]
-        titles = [f"{block[0].task} · pair {pair} · {timing}" for block in scopes]
-        for title, block in zip(titles, scopes, strict=True):
-            yield title, HEADERS, [_cells(line) for line in block], _notes(block)
-        shares = [_share_cells(line) for line in scopes[-1]]
-        yield f"Where decode time went: {titles[-1]}", SHARE_HEADERS, shares, ""
+def _github(block: Block) -> str:
+    return tabulate(block.body, block.headers, "github", colalign=alignment(block.headers), disable_numparse=True)
 
 
-def _grid(body: list[list[str]], headers: Sequence[str], style: str) -> str:
-    align = ("left", *["right"] * (len(headers) - 1))
-    if style == "github":
-        return tabulate(body, headers, tablefmt=style, colalign=align, disable_numparse=True)
+def terminal_grid(body: list[list[str]], headers: Sequence[str]) -> str:
+    """Return a plain table whose first column, the method, is folded."""
     # Headers as a row of their own: as headers, tabulate would pad each by two columns, past the screen's edge.
     rows = [list(headers), SEPARATING_LINE, *([fill(name, METHOD_WIDTH), *cells] for name, *cells in body)]
-    return tabulate(rows, tablefmt=style, colalign=align, disable_numparse=True)
+    return tabulate(rows, tablefmt="simple", colalign=alignment(headers), disable_numparse=True)
 
 
-def _cells(line: Line) -> list[str]:
-    return [
-        line.method,
-        _speedup(line),
-        _number(line.total_ratio, ".2f"),
-        _number(line.e2e_ratio, ".2f"),
-        _number(line.accepted_per_round, ".2f"),
-        _number(line.tokens_per_round, ".2f"),
-        _number(line.tokens_per_s, ".1f"),
-        EMPTY if line.p is None else f"{_p(line.p)} ({_p(line.p_holm)})",
-        _verdicts(line),
-        str(line.failed),
-        str(line.marked),
-        str(line.n),
-    ]
-
-
-def _share_cells(line: Line) -> list[str]:
-    shares = (line.small_pct, line.middle_pct, line.scheduler_pct, line.verify_pct, line.other_pct)
-    calls = (_number(line.calls_per_round, ".2f"), _number(line.tokens_per_call, ".1f"))
-    return [line.method, *(_number(share, ".1f") for share in shares), *calls]
-
-
-def _speedup(line: Line) -> str:
-    value = _number(line.speedup, ".2f")
-    return value if line.ci_low is None else f"{value} [{line.ci_low:.2f}, {line.ci_high:.2f}]"
-
-
-def _number(value: float | None, spec: str) -> str:
-    return EMPTY if value is None else format(value, spec)
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return EMPTY
-    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
-
-
-def _verdicts(line: Line) -> str:
-    if line.method == BASELINE:
-        return "ref"
-    counts = ((getattr(line, name), sign) for name, sign in VERDICT_SIGNS.items())
-    return " ".join(f"{count}{sign}" for count, sign in counts if count) or EMPTY
-
-
-def _notes(block: Sequence[Line]) -> str:
-    """One line a note, naming the methods it holds for."""
-    methods: dict[str, list[str]] = {}
-    for line in block:
-        for note in line.notes:
-            methods.setdefault(note, []).append(line.method)
-    return "".join(f"\nNote: {note} ({', '.join(names)})" for note, names in methods.items())
+def alignment(headers: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns' sides: names to the left, numbers to the right."""
+    return ("left", *["right"] * (len(headers) - 1))

@@ -8,8 +8,9 @@ from harness.results import MANIFEST_FILE
 
 
 @pytest.mark.torch
-def test_a_report_has_four_formats_that_say_the_same(treegraft, finished):
-    texts = {kind: treegraft("report", finished, "--format", kind).out for kind in ("table", "markdown", "csv", "json")}
+def test_a_report_has_formats_that_say_the_same(treegraft, finished):
+    kinds = ("table", "markdown", "latex", "csv", "json")
+    texts = {kind: treegraft("report", finished, "--format", kind).out for kind in kinds}
     assert treegraft("report", finished).out == texts["table"]
     lines = json.loads(texts["json"])["lines"]
     table = list(csv.DictReader(io.StringIO(texts["csv"])))
@@ -18,6 +19,7 @@ def test_a_report_has_four_formats_that_say_the_same(treegraft, finished):
     for method in ("autoregressive", "all-small", "prompt-lookup"):
         assert method in texts["table"]
         assert method in texts["markdown"]
+        assert method in texts["latex"]
     assert max(len(line) for line in texts["table"].split("\n")) <= 125
 
 

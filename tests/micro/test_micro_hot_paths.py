@@ -1,4 +1,7 @@
-"""Micro-benchmarks of the hot paths; run by `tox run -e micro`, and once each as plain tests."""
+"""Micro-benchmarks of the hot paths; run by `tox run -e micro`, and once each as plain tests.
+
+Kept runs and how to compare with one: CONTRIBUTING.md, "Micro-benchmarks".
+"""
 
 import random
 
@@ -10,6 +13,8 @@ from methods.core.tree import DraftTree
 from methods.core.verify import walk
 from methods.drafters.ngram import NgramDrafter, counts_estimate
 from methods.drafters.ngram_index import NgramIndex
+from methods.schedulers.scheduler import DraftState, make_scheduler
+from methods.settings import Settings
 
 CONTEXT = 1000
 VOCABULARY = 400  # small enough that look-up finds plenty
@@ -45,6 +50,23 @@ def test_indexing_a_prompt(benchmark, context):
     assert len(benchmark(build).tokens) == CONTEXT
 
 
+def test_indexing_the_tokens_of_a_round(benchmark, context):
+    index = NgramIndex(5)
+    index.extend(context)
+    benchmark(index.extend, context[:3])
+    assert len(index.tokens) > CONTEXT
+
+
+def test_growing_a_tree_of_50_nodes(benchmark):
+    def grow():
+        tree = DraftTree(0)
+        for number in range(50):
+            tree.add(number // 3, number)  # three children a node
+        return tree
+
+    assert len(benchmark(grow)) == 51
+
+
 def test_a_round_of_five_small_steps(benchmark, drafter, context):
     assert len(benchmark(grown_tree, drafter, context)) > BUDGET
 
@@ -57,6 +79,12 @@ def test_pruning_to_the_budget(benchmark, drafter, context):
 def test_building_the_visibility_of_a_tree(benchmark, drafter, context):
     tree = grown_tree(drafter, context).prune(BUDGET)
     assert benchmark(tree.visibility).shape == (BUDGET + 1, BUDGET + 1)
+
+
+def test_deciding_the_steps_of_a_round(benchmark, drafter, context):
+    scheduler = make_scheduler(Settings(scheduler="fixed", schedule=[1, 0, 1, 0, 1]))
+    states = [DraftState(grown_tree(drafter, context), [0], step) for step in range(1, STEPS + 1)]
+    assert benchmark(lambda: [scheduler.should_call(state) for state in states]) == [True, False, True, False, True]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from harness.results import Row
@@ -12,7 +13,7 @@ def _row(method, question_id=1, decode_s=1.0, committed=10, **changes):
     defaults = {"clock": "wall", "pair": "toy", "task": "mini", "turn": 0, "repeat": 0, "seed": 0}
     place = {name: changes.get(name, default) for name, default in defaults.items()}
     baseline = method == "autoregressive"
-    accepted = changes.pop("accepted", [0] * committed if baseline else [committed - 1])
+    accepted = changes.pop("accepted", [0] * committed if baseline else [max(0, committed - 1)])
     peer = changes.pop("peer", False)
     content = {
         **place,
@@ -26,7 +27,7 @@ def _row(method, question_id=1, decode_s=1.0, committed=10, **changes):
         "token_ids": list(range(committed)),
         "committed": committed,
         "finish": "length",
-        "rounds": None if peer else [Round(None, 4, number, []) for number in accepted],
+        "rounds": None if peer else [Round(None, max(4, number), number, []) for number in accepted],
         "prefill_tokens": 1 if peer else 0,
         "decode_forwards": committed - 1 if peer else None,
         "prefill_s": 0.5,
@@ -67,3 +68,86 @@ def run_folder(tmp_path):
         return tmp_path
 
     return write
+
+
+def _manifest(**changes):
+    """A manifest as a run writes it; keys of its parts that differ are arguments."""
+    config = {"pair": "toy", "max_new_tokens": 10, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
+    config |= {"repetition_penalty": 1.0, "stop": [], "device": "cpu", "dtype": None, "methods": []}
+    machine = {"system": "Linux x86_64", "cpu": "a processor", "cores": 2, "memory_gib": 8.0, "threads": 2}
+    start = {"at": "2000-01-01T00:00:00", "command": [], "git": {"commit": "a" * 40, "dirty": False}}
+    settings = {"budget": 15, "steps": 5, **changes.get("settings", {})}
+    data = {"source": "data", "origin": "x", "split": "eval", "sha256": "d" * 64, **changes.get("data", {})}
+    return {
+        "schema_version": 1,
+        "config": {**config, **changes.get("config", {})},
+        "pair": {"name": "toy", "performance": True, "dtype": "fp32", **changes.get("pair", {})},
+        "weights": {"target": {"origin": "toy", "sha256": changes.get("weights", "e" * 64)}},
+        "methods": [
+            {"name": name, "family": name, "settings": settings} for name in ("autoregressive", "tree", "chain")
+        ],
+        "tasks": {task: {**data, "n": 20} for task in changes.get("tasks", "abcdef")},
+        "starts": [{**start, "versions": {"torch": "2"}, "machine": {**machine, **changes.get("machine", {})}}],
+        "profile": changes.get("profile"),
+    }
+
+
+@pytest.fixture
+def manifest():
+    """Build a manifest."""
+    return _manifest
+
+
+def simulated_times(rng, tasks, prompts, methods, noise=0.05, prompt_seed=0):
+    """Return decode seconds by (task, question, method), with the noise of real runs.
+
+    Prompts differ; the session has a pace of its own, which drifts from block to block; each row's noise is
+    log-normal, and one row in thirty is disturbed, by up to 65%. `methods` maps names to their true speedup.
+    """
+    pace = rng.normal(0.0, 0.1)
+    times = {}
+    for task in tasks:
+        for question in range(prompts):
+            hard = np.random.default_rng([prompt_seed, ord(task), question])  # a prompt is the same in every session
+            base, gains = np.exp(hard.normal(0.0, 0.2)), hard.normal(0.0, 0.25, len(methods))
+            pace += rng.normal(0.0, 0.01)
+            for (method, speedup), gain in zip(methods.items(), gains, strict=True):
+                own = 0.0 if method == "autoregressive" else gain
+                disturbed = rng.uniform(0.0, 0.5) * (rng.random() < 1 / 30)
+                times[task, question, method] = base / speedup * np.exp(own + pace + rng.normal(0.0, noise) + disturbed)
+    return times
+
+
+@pytest.fixture
+def session(tmp_path, row):
+    """Write a simulated run; `slower` lengthens the tree method's time by a share; return its folder."""
+
+    def run(name, seed, *, slower=0.0, tasks="abcdef", prompts=20, noise=0.05, clock="wall", **changes):
+        speedups = {"autoregressive": 1.0, "chain": 1.2, "tree": 1.5 / (1.0 + slower)}
+        times = simulated_times(np.random.default_rng(seed), tasks, prompts, speedups, noise)
+        rows = [
+            row(method, question, seconds, task=task, clock=clock)
+            for (task, question, method), seconds in times.items()
+        ]
+        return write_run(tmp_path / name, rows, _manifest(tasks=tasks, **changes))
+
+    return run
+
+
+def write_run(folder, rows, manifest):
+    folder.mkdir(exist_ok=True)
+    (folder / "rows.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in rows), encoding="utf-8")
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a run of given rows; return its folder."""
+    return lambda name, rows, manifest=None: write_run(tmp_path / name, rows, manifest or _manifest())
+
+
+@pytest.fixture
+def times():
+    """Simulate the times of a run; see `simulated_times`."""
+    return simulated_times

@@ -9,17 +9,26 @@ from methods.core.generation import Round, Spans
 from reports.decomposition import FACTORS, decompose
 from reports.pairing import pair_with_baseline, turns_asked
 from reports.statistics import geometric_mean, prompt_effect
+from reports.tally import tally
 
 
 def pairings(baseline, method):
-    return pair_with_baseline(baseline, method, turns_asked([*baseline, *method]))
+    tallies = [tally(one) for one in (*baseline, *method)]
+    return pair_with_baseline(tallies, turns_asked(tallies))[method[0].method]
 
 
 def test_each_cause_is_a_factor(row):
     # Ten rounds of 0.9 s verification and 0.1 s overhead, against four of 1.2 + 0.2 drafting (small, middle, scheduler)
     # + 0.3 overhead; both commit ten tokens.
     base = [row("autoregressive", decode_s=10.0, spans=Spans(0, 0, 0, 9.0, 1.0))]
-    tree = [row("tree", decode_s=6.8, spans=Spans(0.3, 0.4, 0.1, 4.8, 1.2), rounds=[Round(None, 4, 2, [])] * 4)]
+    tree = [
+        row(
+            "tree",
+            decode_s=6.8,
+            spans=Spans(0.3, 0.4, 0.1, 4.8, 1.2),
+            rounds=[Round(None, 4, 2, [])] * 2 + [Round(None, 4, 1, [])] * 2,
+        )
+    ]
 
     factors = decompose(pairings(base, tree))
 
@@ -40,10 +49,10 @@ def random_rows(row):
                 parts[:3] = [0.0] * 3 if method == "autoregressive" else parts[:3]
                 whole = sum(parts) * rng.uniform(0.999, 1.001)  # parts and whole are timed apart
                 spans = Spans(*parts)
-                found.append(
-                    row(method, question, whole, rng.randint(8, 30), repeat=repeat, spans=spans,
-                        rounds=[Round(None, 4, 1, [])] * rounds(), task=f"t{question % 3}")
-                )  # fmt: skip
+                taken = [Round(None, 4, rng.randint(0, 4), []) for _ in range(rounds())]
+                committed = sum(one.accepted + 1 for one in taken)
+                place = {"repeat": repeat, "task": f"t{question % 3}"}
+                found.append(row(method, question, whole, committed, spans=spans, rounds=taken, **place))
         return found
 
     return rows("autoregressive", lambda: 10), rows("tree", lambda: rng.randint(3, 9))

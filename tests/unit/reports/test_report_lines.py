@@ -5,10 +5,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from reports.lines import OVERALL, summarise, timing_label
+from reports import lines
+from reports.lines import OVERALL, timing_label
 from reports.manifest import RunFacts
-from reports.pairing import is_rated
 from reports.statistics import holm
+from reports.tally import last_tallies, tally
+
+
+def summarise(rows, facts=None):
+    return lines.summarise(last_tallies(rows), facts)
 
 
 def line_of(lines, method, task="mini", clock="wall"):
@@ -120,7 +125,7 @@ def test_a_shorter_set_of_rows_is_never_taken_for_an_equal_one(row):
 )
 def test_a_row_without_tokens_or_positive_times_is_not_rated_and_counted(row, changes):
     unrated = row("tree", 2, **changes)
-    assert not is_rated(unrated)
+    assert not tally(unrated).is_rated
     rows = [row("autoregressive", q) for q in (1, 2)] + [row("tree", 1, 0.5), unrated]
     line = line_of(summarise(rows), "tree")
     assert (line.n, line.dropped, line.unrated, line.failed) == (1, 1, 1, 0)
@@ -148,6 +153,9 @@ def test_fewer_than_six_prompts_give_no_p_and_a_note(row):
     line = line_of(summarise(rows), "tree")
     assert (line.p, line.p_holm) == (None, None)
     assert "fewer than 6 prompts: no p-value" in line.notes
+    assert "fewer than 6 prompts: the interval covers less than 95%" in line.notes
+    (one,) = (line for line in summarise([row("autoregressive"), row("tree")]) if line.method == "tree")
+    assert one.notes == ("fewer than 6 prompts: no p-value", "fewer than 2 prompts: no interval")
 
 
 def test_holm_spans_all_tasks_and_overall_of_one_clock(row):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from harness.errors import UserError
+from reports.latex import latex_text
 from reports.tables import FORMATS, render_report
 
 
@@ -71,6 +72,62 @@ def test_the_terminal_table_shows_the_headline_and_fits_the_screen(run_folder, r
     assert ".008 (" in text  # 2 of 256 sign patterns, raw, then Holm in brackets
     assert "Where decode time went: overall" in text
     assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_prompts_that_were_left_out_stand_beside_those_compared(run_folder, rows, failed):
+    rows = [row for row in rows if (row.task, row.question_id, row.method) != ("code", 3, "tree")]
+    text = render_report(run_folder([*rows, failed("tree", 3, task="code")]), "table")
+    cells = next(line.split() for line in text.split("\n") if line.startswith("tree"))
+    assert cells[-1] == "7/8"
+
+
+def test_the_legend_of_the_columns_is_in_json_too(run_folder, rows):
+    legend = strict(render_report(run_folder(rows), "json"))["legend"]
+    for column in ("speedup", "total", "e2e", "A", "τ", "tok/s", "p", "verdicts", "fail", "mark", "n", "r"):
+        assert any(f"{column}:" in text for text in legend), column
+
+
+def test_latex_has_booktabs_tables_that_show_their_text_as_it_is(run_folder, rows, row):
+    rows += [row("50%_a&b#{x}~\\", q, 0.4, task="mini") for q in range(1, 9)]
+    text = render_report(run_folder(rows), "latex")
+    code = [line for line in text.split("\n") if not line.startswith("%")]
+    assert [code.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [4, 4, 4]
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
+    assert r"50\%\_a\&b\#\{x\}$\sim$\textbackslash{}" in text
+    rows_of_cells = [line for line in code if line.endswith(r"\\")]
+    columns = {line.replace(r"\&", "").count("&") for line in rows_of_cells}
+    assert columns == {12, 8}  # a task's table, and where the time went
+    assert all(ord(sign) < 128 for line in code for sign in line)
+    assert "+1.00" in text  # every prompt gains
+
+
+def test_a_cell_in_brackets_is_no_argument_of_the_line_before_it():
+    assert latex_text("[x]") == "{[}x]"
+
+
+def test_ranks_across_tasks_are_described_and_their_low_power_is_said(run_folder, row):
+    rows = [
+        row(method, q, decode_s, task=task)
+        for task in "abcdef"
+        for q in (1, 2)
+        for method, decode_s in (("autoregressive", 1.0), ("u", 0.9), ("v", 0.8), ("w", 0.7), ("x", 0.6))
+    ]
+    (ranking,) = strict(render_report(run_folder(rows), "json"))["rankings"]
+    assert ranking["mean_ranks"] == {"x": 1.0, "w": 2.0, "v": 3.0, "u": 4.0, "autoregressive": 5.0}
+    assert ["x", "autoregressive"] in ranking["apart"]
+    assert ["x", "w"] not in ranking["apart"]
+    assert ranking["note"] == (
+        "description only: over 6 tasks a paired test has no p below 0.031, and Holm over 10 pairs asks for 0.005"
+    )
+    assert "Description only: over 6 tasks" in " ".join(render_report(run_folder(rows), "table").split())
+
+
+def test_questions_of_the_manifest_without_a_row_are_told(run_folder, rows):
+    manifest = {"tasks": {"code": {"n": 8}, "mini": {"n": 10}, "nq": {"n": 5}}}
+    lines = strict(render_report(run_folder(rows, manifest), "json"))["lines"]
+    missing = {line["task"]: line["missing"] for line in lines if line["method"] == "tree"}
+    assert missing == {"code": 0, "mini": 2, "overall": 7}
+    assert "without a row, the run unfinished or its file cut: 7" in render_report(run_folder(rows, manifest), "table")
 
 
 def test_markdown_is_github_tables(run_folder, rows):
@@ -171,5 +228,5 @@ def test_a_run_without_an_answer_is_an_error_that_names_the_folder(run_folder, f
 
 
 def test_an_unknown_format_is_an_error_that_lists_the_known_ones(run_folder, rows):
-    with pytest.raises(UserError, match="table, markdown, csv, json"):
+    with pytest.raises(UserError, match="table, markdown, latex, csv, json"):
         render_report(run_folder(rows), "xml")

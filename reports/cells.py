@@ -1,0 +1,145 @@
+"""Lines to cells: what the tables for people show, whatever their markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from reports.lines import Line
+from reports.pairing import BASELINE
+from reports.ranks import Ranking
+from reports.rates import SPANS
+
+VERDICT_SIGNS = {"identical": "=", "tie": "~", "numeric": "≈", "different": "≠", "unverified": "?"}
+EMPTY = "–"
+HEADERS = (
+    "method",
+    "speedup [95% CI]",
+    "total",
+    "e2e",
+    "A",
+    "τ",
+    "tok/s",
+    "p (Holm)",
+    "verdicts",
+    "fail",
+    "mark",
+    "n",
+)
+SHARE_HEADERS = ("method", *(f"{part} %" for part in SPANS), "calls", "tokens a call", "n")
+LEGEND = (
+    f"speedup: geometric mean over prompts of decode time per committed token, {BASELINE} ÷ method; "
+    "95% paired bootstrap.",
+    "total: the same of times and tokens summed first. e2e: the same as speedup, prefill included.",
+    "A: accepted draft tokens per round. τ: committed tokens per round. "
+    "tok/s: median over prompts, of the run's machine.",
+    "p: paired sign-flip test (over 2,000 prompts: t-test), in brackets Holm-adjusted over lines of the same clock.",
+    "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
+    "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared (/ asked, where some are left out).",
+    "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
+    "calls: of the middle drafter, per round. tokens a call: what it evaluated each time.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One table."""
+
+    title: str
+    headers: tuple[str, ...]
+    body: list[list[str]]
+    notes: list[str]
+    """What a reader must know about missing values, each with the methods it holds for."""
+
+
+def blocks(lines: Sequence[Line], *, wide: bool = False) -> Iterable[Block]:
+    """Yield the tables of a report: one a task, and where the time went in the last scope of each pair.
+
+    Args:
+        lines: what the report says.
+        wide: with the columns that a terminal has no room for.
+    """
+    for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
+        scopes = [list(block) for _, block in groupby(of_pair, key=lambda line: line.task)]
+        titles = [f"{block[0].task} · pair {pair} · {timing}" for block in scopes]
+        for title, block in zip(titles, scopes, strict=True):
+            body = [[*_cells(line), *([number(line.rank_biserial, "+.2f")] if wide else [])] for line in block]
+            yield Block(title, (*HEADERS, *(["r"] if wide else [])), body, _notes(block))
+        yield Block(
+            f"Where decode time went: {titles[-1]}", SHARE_HEADERS, [_share_cells(line) for line in scopes[-1]], []
+        )
+
+
+def _cells(line: Line) -> list[str]:
+    return [
+        line.method,
+        _speedup(line),
+        number(line.total_ratio, ".2f"),
+        number(line.e2e_ratio, ".2f"),
+        number(line.accepted_per_round, ".2f"),
+        number(line.tokens_per_round, ".2f"),
+        number(line.tokens_per_s, ".1f"),
+        EMPTY if line.p is None else f"{p_value(line.p)} ({p_value(line.p_holm)})",
+        _verdicts(line),
+        str(line.failed),
+        str(line.marked),
+        _n(line),
+    ]
+
+
+def _share_cells(line: Line) -> list[str]:
+    shares = (line.small_pct, line.middle_pct, line.scheduler_pct, line.verify_pct, line.other_pct)
+    calls = (number(line.calls_per_round, ".2f"), number(line.tokens_per_call, ".1f"))
+    return [line.method, *(number(share, ".1f") for share in shares), *calls, _n(line)]
+
+
+def _n(line: Line) -> str:
+    """Prompts compared, and of how many where some were left out."""
+    return f"{line.n}/{line.n + line.dropped}" if line.dropped else str(line.n)
+
+
+def _speedup(line: Line) -> str:
+    value = number(line.speedup, ".2f")
+    return value if line.ci_low is None else f"{value} [{line.ci_low:.2f}, {line.ci_high:.2f}]"
+
+
+def number(value: float | None, spec: str) -> str:
+    """Return a number as a cell, a missing one as a dash."""
+    return EMPTY if value is None else format(value, spec)
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value as a cell, without its leading zero."""
+    if value is None:
+        return EMPTY
+    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+
+
+def _verdicts(line: Line) -> str:
+    if line.method == BASELINE:
+        return "ref"
+    counts = ((getattr(line, name), sign) for name, sign in VERDICT_SIGNS.items())
+    return " ".join(f"{count}{sign}" for count, sign in counts if count) or EMPTY
+
+
+def _notes(block: Sequence[Line]) -> list[str]:
+    """One line a note, naming the methods it holds for."""
+    methods: dict[str, list[str]] = {}
+    for line in block:
+        for note in line.notes:
+            methods.setdefault(note, []).append(line.method)
+    return [f"Note: {note} ({', '.join(names)})" for note, names in methods.items()]
+
+
+WIDE_LEGEND = ("r: matched-pairs rank-biserial correlation, from -1 (every prompt loses) to 1 (every prompt gains).",)
+
+
+def ranking_text(ranking: Ranking) -> str:
+    """Return what a ranking says, in one line."""
+    ranks = ", ".join(f"{method} {rank:.1f}" for method, rank in ranking.mean_ranks.items())
+    apart = ", ".join(f"{one} from {other}" for one, other in ranking.apart) or "none"
+    return (
+        f"Mean ranks over {ranking.tasks} tasks: {ranks}. Friedman p {p_value(ranking.friedman_p)}; "
+        f"Nemenyi at 5% tells apart: {apart}. {ranking.note[0].upper()}{ranking.note[1:]}."
+    )

@@ -1,0 +1,142 @@
+"""Whether two runs may be compared at all, and what else changed between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.results import Manifest, read_manifest
+from reports.pairing import BASELINE
+
+DECODING = (
+    "max_new_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "repetition_penalty",
+    "stop",
+    "device",
+    "follow",
+)
+MACHINE = ("system", "cpu", "cores", "threads", "gpus")
+
+
+def manifest_of(run: Path) -> Manifest:
+    """Return the manifest beside a run's rows.
+
+    Args:
+        run: the folder of a run, or its `rows.jsonl`.
+
+    Raises:
+        UserError: there is none, or it is not one: nobody could tell what the rows may be compared with.
+    """
+    return read_manifest(run.parent if run.is_file() else run)
+
+
+def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool = False) -> list[str]:
+    """Return why two runs cannot be compared, one line a reason; empty where they can.
+
+    Weights, data, decoding parameters and, where times were measured, the class of machine must agree;
+    where they were modelled, the profile. Methods' own settings may differ: they are what is compared.
+
+    Args:
+        base: of the one run.
+        head: of the other.
+        measured: whether the times to be compared were measured.
+        retimed: whether both runs get the times of one profile now, whatever the manifests say of one.
+    """
+    found = []
+    if base.pair.get("performance") is False:
+        found.append(f"pair {base.pair.get('name')} is for correctness alone, its speed means nothing")
+    found += _differ("pair", base.pair.get("name"), head.pair.get("name"))
+    for role in sorted(base.weights.keys() & head.weights.keys()):
+        found += _differ(f"weights of the {role}", base.weights[role].get("sha256"), head.weights[role].get("sha256"))
+    for task in sorted(base.tasks.keys() & head.tasks.keys()):
+        found += _differ(f"data of {task}", base.tasks[task].sha256, head.tasks[task].sha256)
+        found += _differ(f"split of {task}", base.tasks[task].split, head.tasks[task].split)
+    if not base.tasks.keys() & head.tasks.keys():
+        found.append(f"no task in common: {_names(base.tasks)} and {_names(head.tasks)}")
+    decoding = (_decoding(base), _decoding(head))
+    for key in decoding[0]:
+        found += _differ(key, decoding[0][key], decoding[1][key])
+    if measured:
+        found += _machines_differ([start.machine for start in (*base.starts, *head.starts)])
+    elif base.profile != head.profile and not retimed:
+        found.append("hardware profile differs: replay both runs with the same one")
+    return found
+
+
+def _machines_differ(machines: Sequence[dict[str, Any]]) -> list[str]:
+    found = []
+    for key in MACHINE:
+        values = list(dict.fromkeys(str(machine.get(key, "none")) for machine in machines))
+        if len(values) > 1:
+            found.append(f"machine differs ({key}): {' and '.join(values)}; run both on one machine")
+    return found or ([] if machines else ["machine unknown: the manifests name no start"])
+
+
+def _differ(what: str, base: object, head: object) -> list[str]:
+    if base == head:
+        return []
+    one, other = (str(value) for value in (base, head))
+    if "weights" in what or "data" in what:
+        one, other = one[:12], other[:12]
+    return [f"{what} differs: {one} in BASE, {other} in HEAD"]
+
+
+def _decoding(manifest: Manifest) -> dict[str, Any]:
+    values = {key: manifest.config.get(key) for key in DECODING}
+    values["follow"] = values["follow"] or "own"  # runs older than the key
+    values["dtype"] = manifest.config.get("dtype") or manifest.pair.get("dtype")
+    if values["temperature"]:
+        values["seed"] = manifest.config.get("seed")
+    return values
+
+
+def changes(base: Manifest, head: Manifest) -> list[str]:
+    """Return what differs between two runs that may be compared: code, versions, methods' settings."""
+    first, last = (manifest.starts[-1] if manifest.starts else None for manifest in (base, head))
+    found = []
+    if first and last:
+        found += _changed("commit", _commit(first.git), _commit(last.git))
+        for package in sorted(first.versions.keys() | last.versions.keys()):
+            found += _changed(package, first.versions.get(package), last.versions.get(package))
+    before, after = ({spec.get("name"): spec for spec in manifest.methods} for manifest in (base, head))
+    settings: dict[str, list[str]] = {}
+    for name in before:
+        if name in after and name != BASELINE:
+            old, new = (
+                {"family": spec.get("family"), **(spec.get("settings") or {})} for spec in (before[name], after[name])
+            )
+            for key in sorted(old.keys() | new.keys()):
+                for change in _changed(key, old.get(key), new.get(key)):
+                    settings.setdefault(change, []).append(str(name))
+    return found + [f"{change} ({', '.join(names)})" for change, names in settings.items()]
+
+
+def _commit(git: dict[str, Any]) -> str:
+    return f"{str(git.get('commit', 'unknown'))[:12]}{' with changes' if git.get('dirty') else ''}"
+
+
+def _changed(what: str, base: object, head: object) -> list[str]:
+    return [] if base == head else [f"{what} {base} → {head}"]
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def check_pair(pairs: Sequence[str], manifest: Manifest, run: Path) -> None:
+    """Check that rows are of the manifest's pair.
+
+    Raises:
+        UserError: they are not: files of different runs were put together.
+    """
+    strangers = sorted({*pairs} - {str(manifest.pair.get("name"))})
+    if strangers:
+        raise UserError(
+            f"{run}: rows of pair {', '.join(strangers)}, but the manifest is of {manifest.pair.get('name')}; "
+            "restore the files of one run"
+        )

@@ -1,0 +1,182 @@
+"""The regression gate: whether a method's speedup in one run is no worse than in another, beyond a margin.
+
+What is compared is a method's speedup over the baseline of the same run, prompt by prompt: rates of two sessions are
+not comparable, since machines drift; each method drifts with its own interleaved baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.registry import unknown_name
+from harness.results import Row, read_rows
+from reports.comparable import changes, check_pair, manifest_of, obstacles
+from reports.gate import MARGINS, GateLine, Mode, gate_line
+from reports.pairing import BASELINE, pair_with_baseline, turns_asked
+from reports.tally import Retime, Tally, last_tallies, no_garbage_collection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The outcome of a comparison."""
+
+    mode: Mode
+    margin: float
+    """Largest accepted loss of speedup, as a fraction."""
+    obstacles: list[str]
+    """Why nothing could be compared."""
+    lines: list[GateLine]
+    unjudged: list[str]
+    """Methods of both runs without a prompt that both answered."""
+    left_out: list[str]
+    """Methods, tasks and clocks of one run alone, and methods that cannot be timed."""
+    changes: list[str]
+    """What else differs: code, versions, settings."""
+    embedded: list[str]
+    """Tasks whose questions are the embedded ones."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 every method is inside the margin, 1 one is not or could not be judged, 3 nothing comparable."""
+        if self.obstacles or not self.lines:
+            return 3
+        return int(bool(self.unjudged) or any(line.verdict != "ok" for line in self.lines))
+
+
+def parse_margin(text: str) -> float:
+    """Return a margin such as `5%` or `0.05` as a fraction.
+
+    Raises:
+        UserError: it is neither, or not from 0 up to 100%.
+    """
+    try:
+        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value < 1.0:
+        raise UserError(f"--margin {text}: not a share from 0% up to 100%; write for example 5%")
+    return value
+
+
+def compare(
+    base: Path,
+    head: Path,
+    *,
+    mode: Mode = "wall",
+    margin: float | None = None,
+    methods: Sequence[str] | None = None,
+    retime: Retime | None = None,
+) -> Comparison:
+    """Compare two runs, method by method.
+
+    Every method must pass, so no correction is needed for a pass to be right in 95% of the cases.
+
+    Args:
+        base: the folder of a run.
+        head: the folder of the run that must not be slower.
+        mode: `wall` compares measured rows; `replay` modelled ones, exactly.
+        margin: largest accepted loss of speedup, as a fraction; null takes the mode's.
+        methods: names; null takes all that both runs have.
+        retime: with `replay`, gives measured rows the times of a profile.
+
+    Raises:
+        UserError: unusable files, a method that a run lacks, or rows of the wrong clock.
+    """
+    margin = MARGINS[mode] if margin is None else margin
+    manifests = manifest_of(base), manifest_of(head)
+    found = obstacles(*manifests, measured=mode == "wall", retimed=retime is not None)
+    outcome = Comparison(
+        mode=mode,
+        margin=margin,
+        obstacles=found,
+        lines=[],
+        unjudged=[],
+        left_out=[],
+        changes=changes(*manifests),
+        embedded=sorted(name for name, task in manifests[1].tasks.items() if task.source == "embedded"),
+    )
+    if found:
+        return outcome
+    with no_garbage_collection():
+        sides = [_read(run, mode, methods, retime) for run in (base, head)]
+    for run, manifest, side in zip((base, head), manifests, sides, strict=True):
+        check_pair([row.pair for row in side.rows], manifest, run)
+    names, left_out = _named(sides, methods)
+    blind = sides[0].blind | sides[1].blind
+    left_out += [f"method {name}: shows no rounds, so no profile can time it" for name in sorted(blind)]
+    tasks, clocks = ([{getattr(row, kind) for row in side.rows} for side in sides] for kind in ("task", "clock"))
+    left_out += [*_alone("task", *tasks), *_alone("clock", *clocks)]
+    lines = []
+    for clock in sorted(clocks[0] & clocks[1]):
+        of_clock = [[x for x in side.rows if x.clock == clock and x.task in tasks[0] & tasks[1]] for side in sides]
+        lines += _lines(of_clock[0], of_clock[1], names, mode, margin)
+    unjudged = sorted({*names} - {line.method for line in lines})
+    return replace(outcome, lines=lines, left_out=left_out, unjudged=unjudged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    rows: list[Tally]
+    blind: set[str]
+    """Methods that no profile can time."""
+
+
+def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retime | None) -> _Side:
+    blind: set[str] = set()
+
+    def timed() -> Iterator[Row]:
+        for row in read_rows(run):
+            if retime is None:
+                yield row
+            elif row.status == "ok" and row.rounds is None:
+                blind.add(row.method)
+            elif methods is None or row.method in (BASELINE, *methods):
+                yield retime(row)
+
+    try:
+        rows = [row for row in last_tallies(timed()) if row.method not in blind]
+    except UserError as error:
+        raise error if str(error).startswith(str(run)) else UserError(f"{run}: {error}") from error
+    if not rows:
+        raise UserError(f"{run}: no rows; let the run finish its first block")
+    wrong = sorted({row.clock for row in rows if (row.clock == "wall") != (mode == "wall")})
+    if wrong and mode == "replay":
+        raise UserError(f"{run}: its times were measured; replay the run first, or give --clock profile:NAME")
+    if wrong:
+        raise UserError(f"{run}: its times are modelled (clock {wrong[0]}); compare with --mode replay")
+    return _Side(rows, blind)
+
+
+def _named(sides: Sequence[_Side], asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Return the methods to compare, and what is said of those that are in one run alone."""
+    base, head = ({row.method for row in side.rows} for side in sides)
+    if asked is None:
+        return sorted((base & head) - {BASELINE}), _alone("method", base, head)
+    for run, known in (("BASE", base), ("HEAD", head)):
+        for name in asked:
+            if name not in known:
+                raise UserError(f"--methods: {run}: {unknown_name('method', name, known)}")
+    if BASELINE in asked:
+        raise UserError(f"--methods {BASELINE}: the baseline has nothing to be compared with; leave it out")
+    return sorted({*asked}), []
+
+
+def _alone(kind: str, base: set[str], head: set[str]) -> list[str]:
+    return [f"{kind} {name}: in {'BASE' if name in base else 'HEAD'} alone" for name in sorted(base ^ head)]
+
+
+def _lines(base: list[Tally], head: list[Tally], names: Sequence[str], mode: Mode, margin: float) -> list[GateLine]:
+    turns = turns_asked([*base, *head])
+    before, after = (pair_with_baseline(rows, turns) for rows in (base, head))
+    lines = []
+    for name in names:
+        old, new = ({one.prompt: one for one in pairings.get(name, [])} for pairings in (before, after))
+        shared = [(old[prompt], new[prompt]) for prompt in sorted(old.keys() & new.keys())]
+        if shared:
+            sides = [[row for row in rows if row.method in (name, BASELINE)] for rows in (base, head)]
+            lines.append(gate_line(sides[0], sides[1], shared, mode, margin))
+    return lines

@@ -1,0 +1,125 @@
+"""The gate's outcome as text: terminal, Markdown for a pull request, or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from textwrap import fill
+
+from tabulate import tabulate
+
+from harness.errors import UserError
+from reports.cells import EMPTY, number
+from reports.compare import Comparison
+from reports.gate import GateLine
+from reports.tables import alignment, terminal_grid
+
+SCHEMA_VERSION = 1
+VERDICT_WIDTH = 28
+TEXT_WIDTH = 120
+HEADERS = ("method", "BASE", "HEAD", "ratio [bounds]", "τ BASE", "τ HEAD", "raw", "mark", "n", "verdict")
+CONCLUSIONS = {
+    0: "PASS: every method is inside the margin.",
+    1: "FAIL: not every method is inside the margin.",
+    3: "NOTHING COMPARABLE.",
+}
+LEGEND = (
+    "BASE, HEAD: speedup over the baseline of the same run, geometric mean over the prompts compared.",
+    "ratio: of the two, HEAD ÷ BASE, paired by prompt; below 1 HEAD is slower. bounds: one-sided 95% each, stratified "
+    "bootstrap; replayed times have no noise and need none.",
+    "verdict: ok where the lower bound (replayed: the ratio, and that of τ) is inside the margin, regression where the "
+    "upper one is not either, else inconclusive.",
+    "τ: committed tokens per round. raw: time per token, BASE ÷ HEAD: context alone, the machines' drift is in it.",
+    "mark: rows timed under a disturbance, the baseline's included. n: prompts compared (/ asked, where some are left "
+    "out).",
+)
+
+
+def render_comparison(comparison: Comparison, format: str) -> str:
+    """Return a comparison in a format: `table`, `markdown` or `json`; it ends without a newline of its own.
+
+    Raises:
+        UserError: an unknown format.
+    """
+    if format not in FORMATS:
+        raise UserError(f"--format {format}: unknown; choose one of {', '.join(FORMATS)}")
+    return FORMATS[format](comparison)
+
+
+def _table(comparison: Comparison) -> str:
+    parts = [_conclusion(comparison)]
+    parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
+    for timing, lines in _by_timing(comparison).items():
+        body = [[*cells, fill(verdict, VERDICT_WIDTH)] for *cells, verdict in map(_cells, lines)]
+        parts.append(f"{timing}\n{terminal_grid(body, HEADERS)}")
+    parts += [fill(text, TEXT_WIDTH) for text in _context(comparison)]
+    if comparison.lines:
+        parts.append("\n".join(fill(text, TEXT_WIDTH) for text in LEGEND))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _markdown(comparison: Comparison) -> str:
+    parts = [f"### treegraft compare: {_conclusion(comparison)}"]
+    parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
+    for timing, lines in _by_timing(comparison).items():
+        body = [_cells(line) for line in lines]
+        grid = tabulate(body, HEADERS, "github", colalign=alignment(HEADERS), disable_numparse=True)
+        parts.append(f"Times {timing}.\n\n{grid}")
+    parts += _context(comparison)
+    if comparison.lines:
+        legend = "\n".join(f"- {text}" for text in LEGEND)
+        parts.append(f"<details><summary>What the columns mean</summary>\n\n{legend}\n\n</details>")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _json(comparison: Comparison) -> str:
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "exit_code": comparison.exit_code,
+        "conclusion": _conclusion(comparison),
+        **asdict(comparison),
+        "legend": list(LEGEND),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+FORMATS: dict[str, Callable[[Comparison], str]] = {"table": _table, "markdown": _markdown, "json": _json}
+
+
+def _conclusion(comparison: Comparison) -> str:
+    margin = f"(mode {comparison.mode}, margin {100 * comparison.margin:g}%)"
+    return f"{CONCLUSIONS[comparison.exit_code]} {margin}"
+
+
+def _by_timing(comparison: Comparison) -> dict[str, list[GateLine]]:
+    found: dict[str, list[GateLine]] = {}
+    for line in comparison.lines:
+        found.setdefault(line.timing, []).append(line)
+    return found
+
+
+def _context(comparison: Comparison) -> list[str]:
+    parts = {
+        "Not judged, for want of a prompt that both runs answered": comparison.unjudged,
+        "Left out": comparison.left_out,
+        "Also differs": comparison.changes,
+        "Embedded questions": comparison.embedded,
+    }
+    return [f"{title}: {'; '.join(texts)}." for title, texts in parts.items() if texts]
+
+
+def _cells(line: GateLine) -> list[str]:
+    bounds = "" if line.low is None else f" [{line.low:.3f}, {line.high:.3f}]"
+    return [
+        line.method,
+        f"{line.speedup_base:.2f}",
+        f"{line.speedup_head:.2f}",
+        f"{line.ratio:.3f}{bounds}",
+        number(line.tokens_per_round_base, ".2f"),
+        number(line.tokens_per_round_head, ".2f"),
+        f"{line.raw_ratio:.3f}",
+        str(line.marked) if line.timing == "measured" else EMPTY,
+        f"{line.n}/{line.n + line.dropped}" if line.dropped else str(line.n),
+        f"{line.verdict}: {line.reason}" if line.reason else line.verdict,
+    ]

@@ -1,0 +1,37 @@
+"""What rows say pooled: acceptance, tokens and calls per round, shares of the decode time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.tally import Tally
+
+SPANS = ("small", "middle", "scheduler", "verify", "other")
+
+
+def pooled_rates(rows: Sequence[Tally]) -> dict[str, float | None]:
+    """Return rates and shares of time, summed over the rows first, by the names of a report's line."""
+    rounds = _total([row.rounds for row in rows])
+    steps = _total([row.decode_forwards for row in rows]) if rounds is None else rounds
+    calls = sum(row.calls for row in rows)
+    return {
+        "accepted_per_round": sum(row.accepted for row in rows) / rounds if rounds else None,
+        "tokens_per_round": sum(row.timed_tokens for row in rows) / steps if steps else None,
+        "calls_per_round": calls / rounds if rounds else None,
+        "tokens_per_call": sum(row.called_tokens for row in rows) / calls if calls else None,
+        **_shares(rows),
+    }
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    """Return the sum, or None where one is not known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _shares(rows: Sequence[Tally]) -> dict[str, float | None]:
+    spans = [row.spans for row in rows if row.spans is not None]
+    if not rows or len(spans) < len(rows):
+        return {f"{part}_pct": None for part in SPANS}
+    whole = sum(row.decode_s for row in rows)
+    return {f"{part}_pct": 100.0 * sum(getattr(span, f"{part}_s") for span in spans) / whole for part in SPANS}
