@@ -146,19 +146,23 @@ def compare_command(
         mode=mode,
         margin=None if margin is None else parse_margin(margin),
         methods=None if methods is None else [name.strip() for name in methods.split(",")],
-        retime=None if clock is None else _retime(clock),
+        retime=None if clock is None else _retime(clock, base, head),
     )
     _write(render_comparison(comparison, options["kind"]), options["output"])
     return comparison.exit_code
 
 
-def _retime(clock: str) -> Callable[[Row], Row]:
+def _retime(clock: str, *runs: Path) -> Callable[[Row], Row]:
+    from harness.results import read_manifest
     from harness.retiming import profile_of, retimed
+    from methods.catalog import MethodSpec, needed_drafters
 
     profile = profile_of(clock)
     if profile is None:
         raise UserError(f"--clock {clock}: not modelled; give profile:NAME, or compare with --mode wall")
-    return lambda row: retimed(row, profile)
+    specs = (MethodSpec.model_validate(spec) for run in runs for spec in read_manifest(run).methods)
+    neural = {spec.name: needed_drafters(spec) for spec in specs}
+    return lambda row: retimed(row, profile, neural[row.method])
 
 
 @cli.command("replay")
