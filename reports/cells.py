@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from reports.decomposition import FACTORS, Factor
 from reports.lines import Line
 from reports.pairing import BASELINE
 from reports.ranks import Ranking
@@ -28,6 +29,7 @@ HEADERS = (
     "n",
 )
 SHARE_HEADERS = ("method", *(f"{part} %" for part in SPANS), "calls", "tokens a call", "n")
+FACTOR_HEADERS = ("method", "speedup", *(f"{name} [95% CI]" for name in FACTORS))
 LEGEND = (
     f"speedup: geometric mean over prompts of decode time per committed token, {BASELINE} ÷ method; "
     "95% paired bootstrap.",
@@ -39,6 +41,8 @@ LEGEND = (
     "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared (/ asked, where some are left out).",
     "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
     "calls: of the middle drafter, per round. tokens a call: what it evaluated each time.",
+    "acceptance: tokens per round, over the baseline's. width: what its wider verification took. drafting: then both",
+    "drafters and the scheduler. overhead: then the rest. Factors of the speedup: the four multiply to it.",
 )
 
 
@@ -69,6 +73,13 @@ def blocks(lines: Sequence[Line], *, wide: bool = False) -> Iterable[Block]:
         yield Block(
             f"Where decode time went: {titles[-1]}", SHARE_HEADERS, [_share_cells(line) for line in scopes[-1]], []
         )
+        explained = [
+            [line.method, number(line.speedup, ".2f"), *map(_factor, line.factors)]
+            for line in scopes[-1]
+            if line.factors
+        ]
+        if explained:
+            yield Block(f"What made the speedup: {titles[-1]}", FACTOR_HEADERS, explained, [])
 
 
 def _cells(line: Line) -> list[str]:
@@ -102,6 +113,11 @@ def _n(line: Line) -> str:
 def _speedup(line: Line) -> str:
     value = number(line.speedup, ".2f")
     return value if line.ci_low is None else f"{value} [{line.ci_low:.2f}, {line.ci_high:.2f}]"
+
+
+def _factor(factor: Factor) -> str:
+    value = f"{factor.value:.3f}"
+    return value if factor.ci_low is None else f"{value} [{factor.ci_low:.3f}, {factor.ci_high:.3f}]"
 
 
 def number(value: float | None, spec: str) -> str:

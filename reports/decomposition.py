@@ -19,6 +19,8 @@ FACTORS = ("acceptance", "width", "drafting", "overhead")
 class Factor:
     """One cause's part in a speedup: above 1 it gave, below 1 it took."""
 
+    name: str
+    """One of `FACTORS`."""
     value: float
     """Geometric mean over prompts."""
     ci_low: float | None
@@ -27,8 +29,8 @@ class Factor:
     """Upper end."""
 
 
-def decompose(pairings: Sequence[Pairing]) -> dict[str, Factor] | None:
-    """Return the factors of a method's speedup over the baseline, by name; their product is the speedup.
+def decompose(pairings: Sequence[Pairing]) -> tuple[Factor, ...] | None:
+    """Return the factors of a method's speedup over the baseline, in order; their product is the speedup.
 
     A round of the baseline takes its verification and its overhead. The method commits more tokens a round
     (`acceptance`); its verification is wider (`width`), then drafting is added (`drafting`: both drafters and the
@@ -44,14 +46,14 @@ def decompose(pairings: Sequence[Pairing]) -> dict[str, Factor] | None:
     by_prompt = [(pairing.prompt, _factor_logs(pairing)) for pairing in pairings]
     if not by_prompt or any(logs is None for _, logs in by_prompt):
         return None
-    found = {}
+    found = []
     for place, name in enumerate(FACTORS):
         strata: defaultdict[str, list[float]] = defaultdict(list)
         for (task, _), logs in by_prompt:
             strata[task].append(logs[place])  # type: ignore[index]  # none is None
         low, high = bootstrap_interval(strata) or (None, None)
-        found[name] = Factor(geometric_mean([log for logs in strata.values() for log in logs]), low, high)
-    return found
+        found.append(Factor(name, geometric_mean([log for logs in strata.values() for log in logs]), low, high))
+    return tuple(found)
 
 
 def _factor_logs(pairing: Pairing) -> list[float] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from harness.errors import UserError
+from reports.decomposition import Factor, decompose
 from reports.manifest import RunFacts
 from reports.pairing import BASELINE, Pairing, pair_with_baseline, turns_asked
 from reports.rates import pooled_rates
@@ -108,6 +109,8 @@ class Line:
     """Answered rows that were timed under a disturbance."""
     unrated: int
     """Answered rows without a rate: no timed token, no positive time, or numbers that contradict each other."""
+    factors: tuple[Factor, ...] | None
+    """What the speedup is made of, in the widest scope of a clock and pair; null elsewhere and for outside peers."""
     notes: tuple[str, ...]
     """What a reader must know about missing values."""
 
@@ -164,6 +167,8 @@ def _group_lines(rows: list[Tally], facts: RunFacts) -> list[Line]:
         for method in sorted(scope, key=lambda name: _method_place(name, facts)):
             shown = [one for one in compared[method] if one[0].prompt[0] in of_tasks]
             lines.append(_line(label, scope[method], scope[BASELINE], shown, missing))
+            if label == scopes[-1][0] and method != BASELINE:
+                lines[-1] = replace(lines[-1], factors=decompose([pairing for pairing, _ in shown]))
     return lines
 
 
@@ -211,6 +216,7 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
         unrated=sum(not row.is_rated for row in answered),
         p_holm=None,
         p_bh=None,
+        factors=None,
         notes=(),
     )
     return replace(line, notes=_notes(line, Counter(row.flaw for row in answered if row.flaw)))

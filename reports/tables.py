@@ -81,9 +81,10 @@ def to_latex(lines: Sequence[Line], facts: RunFacts) -> str:
 
 
 def to_csv(lines: Sequence[Line], facts: RunFacts) -> str:
-    """Return one flat table, one line a clock, pair, task and method; missing values are empty."""
+    """Return one flat table, one line a clock, pair, task and method; missing values are empty, factors left out."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Line)], lineterminator="\n")
+    columns = [field.name for field in fields(Line) if field.name != "factors"]
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows({**asdict(line), "notes": "; ".join(line.notes)} for line in lines)
     return text.getvalue().rstrip("\n")
