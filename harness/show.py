@@ -34,8 +34,10 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
     spec = recorded.spec(method)
     wanted = (task, question_id, turn, 0, method, "ok")
     row = next((row for row in recorded.rows if _place(row) == wanted), None)
-    if row is None or row.rounds is None:
-        raise UserError(f"{run}: {task}/{question_id}/{turn} has no rounds of {method} to draw; give an answer of ours")
+    if row is None:
+        raise UserError(f"{run}: holds no answer of {method} to {task}/{question_id}/{turn}; see its rows.jsonl")
+    if row.rounds is None:
+        raise UserError(f"{run}: {method} shows no rounds to draw; give a method of ours")
     if round_number is not None and not 0 <= round_number < len(row.rounds):
         raise UserError(f"--round {round_number}: the answer has rounds 0 to {len(row.rounds) - 1}")
     prompt = recorded.prompt(row)

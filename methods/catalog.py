@@ -103,6 +103,8 @@ def resolve(
         key = ".".join(str(part) for part in first["loc"][:1]) or "schedule"
         if first["type"] == "extra_forbidden":
             raise unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields]) from error
+        if key in pair and not any(key in layer for layer in (entry.settings, config, own, flags)):
+            key = f"{key}, of the pair's defaults"
         given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
         raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
     if own.get("schedule") is not None and spec.settings.scheduler != "fixed":

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -92,10 +93,10 @@ def test_show_draws_every_round_of_an_answer_or_one(treegraft, finished, rows_of
         (["nq/1", "--method", "all-smal"], ["all-smal", "all-small"]),
         (["nq/1", "--method", "all-small", "--round", "99"], ["--round 99", "rounds 0 to"]),
         (["nq/1", "--method", "all-small", "--round", "-1"], ["--round -1", "rounds 0 to"]),
-        (["nq/77", "--method", "all-small"], ["nq/77/0", "no rounds"]),
-        (["gsm8k/1", "--method", "all-small"], ["gsm8k/1/0", "no rounds"]),
-        (["nq/1/1", "--method", "all-small"], ["nq/1/1", "no rounds"]),
-        (["nq/1", "--method", "prompt-lookup"], ["prompt-lookup", "no rounds"]),
+        (["nq/77", "--method", "all-small"], ["nq/77/0", "holds no answer of all-small"]),
+        (["gsm8k/1", "--method", "all-small"], ["gsm8k/1/0", "holds no answer of all-small"]),
+        (["nq/1/1", "--method", "all-small"], ["nq/1/1", "holds no answer of all-small"]),
+        (["nq/1", "--method", "prompt-lookup"], ["prompt-lookup", "shows no rounds"]),
         (["nq", "--method", "all-small"], ["nq", "task/id"]),
         (["nq/one", "--method", "all-small"], ["nq/one", "task/id"]),
         (["nq/²", "--method", "all-small"], ["nq/²", "task/id"]),
@@ -116,3 +117,57 @@ def test_show_refuses_an_answer_whose_questions_have_changed(refused, run, quest
 
 def test_show_refuses_a_folder_that_is_no_run(refused, tmp_path):
     assert MANIFEST_FILE in refused("show", tmp_path, "nq/1", "--method", "all-small")
+
+
+PAIR = "target: {toy: {seed: 0}}\nmiddle: {path: middle}\ndtype: fp32\n"
+
+
+@pytest.fixture
+def own_middle():
+    """A pair whose middle drafter is a folder; return what saves one with weights of a seed."""
+    from harness.toy import toy_model, toy_tokenizer
+
+    def save(seed):
+        toy_model(seed).save_pretrained("middle")
+        toy_tokenizer().save_pretrained("middle")
+
+    save(0)
+    Path("own.yaml").write_text(PAIR)
+    return save
+
+
+@pytest.mark.torch
+def test_a_run_whose_drafter_has_changed_is_not_drawn(run, refused, own_middle):
+    assert run("--pair", "own.yaml", "--tasks", "nq", "--limit", "1", "--methods", "all-mid", "--out", "out").code == 0
+    own_middle(1)
+
+    assert "its middle had other weights" in refused("show", "out", "nq/1", "--method", "all-mid")
+
+
+@pytest.mark.torch
+def test_rounds_that_are_drafted_otherwise_than_recorded_are_not_drawn(treegraft, finished):
+    rows = [json.loads(line) for line in (finished / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        if row["method"] == "all-small":
+            row["rounds"][0]["drafted"] += 1
+    (finished / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    result = treegraft("show", finished, "nq/1", "--method", "all-small")
+
+    assert result.code == 2
+    assert "round 0 is drafted otherwise here than where it was recorded" in result.err
+
+
+@pytest.mark.torch
+def test_a_drafter_whose_tokens_mean_something_else_is_refused(run, own_middle):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet(), reverse=True)
+    other = Tokenizer(models.BPE(vocab={sign: index for index, sign in enumerate(alphabet)}, merges=[]))
+    PreTrainedTokenizerFast(tokenizer_object=other).save_pretrained("middle")
+
+    result = run("--pair", "own.yaml", "--tasks", "nq", "--limit", "1", "--methods", "all-mid")
+
+    assert result.code == 2
+    assert "pair own: middle: 256 of 256 token ids mean something else than the target's" in result.err

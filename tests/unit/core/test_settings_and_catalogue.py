@@ -102,3 +102,32 @@ def test_the_catalogue_holds_the_baseline_and_every_entry_resolves_and_loads():
         assert spec.family == entry.family
         assert entry.about
         assert load_family(spec.family).generate
+
+
+def test_a_fixed_schedule_is_the_pairs_or_every_other_step():
+    def schedule(pair, **flags):
+        return resolve("treegraft-fixed", definitions={}, pair=pair, config={}, flags=flags).settings.schedule
+
+    assert schedule({}) == (1, 0, 1, 0, 1)
+    assert schedule({}, steps=3) == (1, 0, 1)
+    assert schedule({"schedule": [1, 0, 0, 0, 0]}) == (1, 0, 0, 0, 0)
+    assert schedule({"schedule": [1, 0, 0, 0, 0]}, steps=2) == (1, 0)  # fewer steps were asked for
+
+
+def test_a_schedule_that_nobody_follows_is_refused():
+    own = {"x": {"base": "all-small", "schedule": [1, 0, 1, 0, 1]}}
+
+    with pytest.raises(UserError, match="'x': schedule: nobody follows it"):
+        resolve("x", definitions=own, pair={}, config={}, flags={})
+    assert resolve("all-small", definitions={}, pair={"schedule": [1, 0, 0, 0, 0]}, config={}, flags={})
+
+
+def test_yamls_off_is_the_word():
+    own = {"x": {"base": "treegraft-fixed", "reselect": False}}
+
+    assert resolve("x", definitions=own, pair={}, config={}, flags={}).settings.reselect == "off"
+
+
+def test_a_bad_default_is_the_pairs():
+    with pytest.raises(UserError, match="budget, of the pair's defaults"):
+        resolve("all-small", definitions={}, pair={"budget": 0}, config={}, flags={})

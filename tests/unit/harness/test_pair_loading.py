@@ -165,5 +165,5 @@ def test_a_gguf_inside_a_package_is_found_there(monkeypatch, tmp_path):
     pair = Pair(name="p", target=ModelSource(package="weights", file="model.gguf"))
     assert loading._gguf_file(pair.target, pair) == Path(tmp_path / "model.gguf")
     gone = Pair(name="p", target=ModelSource(package="weights", file="gone.gguf"))
-    with pytest.raises(UserError, match=r"lacks gone\.gguf"):
+    with pytest.raises(UserError, match=r"has no gone\.gguf"):
         loading._gguf_file(gone.target, gone)
