@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from harness.errors import UserError
+from harness.provenance import file_digest
 from harness.shared_layers import sharing_layers
 from methods.core.limited_head import LimitedHead
 
@@ -45,6 +46,8 @@ class Card(BaseModel):
     """Version of this schema."""
     target: Origin
     """What it was distilled from, and drafts for."""
+    sha256: str = ""
+    """Digest of the weights' file, as it was written."""
     licence: str
     """Licence of the weights: the target's."""
     layers: list[int]
@@ -63,8 +66,8 @@ class Card(BaseModel):
     """Python and packages that trained it."""
 
 
-def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: torch.Tensor, card: Card) -> None:
-    """Write a drafter: matrices as int8 with one fp32 scale a row, the rest as it is.
+def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: torch.Tensor, card: Card) -> Card:
+    """Write a drafter: matrices as int8 with one fp32 scale a row, the rest as it is; return its card with the digest.
 
     Args:
         folder: made where it is missing.
@@ -87,9 +90,11 @@ def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / WEIGHTS)
+        card = card.model_copy(update={"sha256": file_digest(folder / WEIGHTS)})
         (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise UserError(f"{folder}: cannot be written ({error}); give another folder") from error
+    return card
 
 
 def read_card(folder: Path) -> Card:
@@ -126,6 +131,8 @@ def distilled(target: PreTrainedModel, target_digest: str, folder: Path) -> PreT
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{file}: cannot be read ({error}); distil it again") from error
+    if file_digest(file) != card.sha256:
+        raise UserError(f"{file}: not the weights of the card beside it; fetch both again, or distil them")
     head: Any = target.get_output_embeddings()
     token_ids = _token_ids(tensors, card, len(head.weight), file)
     drafter = sharing_layers(target, card.layers, f"{folder / CARD}: layers")

@@ -94,8 +94,9 @@ def resolve(
         raise unknown_name("method", base, [*known, *(definitions if base == name else ())])
     entry = known[base]
     merged = {**pair, **entry.settings, **config, **own, **flags}
-    if pair.get("schedule") is merged.get("schedule") is not None and isinstance(merged.get("steps", 5), int):
-        merged["schedule"] = merged["schedule"][: merged.get("steps", 5)]  # fewer steps were asked for
+    asked = {**config, **own, **flags}
+    if merged.get("schedule") and "schedule" not in asked and isinstance(asked.get("steps"), int):
+        merged["schedule"] = merged["schedule"][: asked["steps"]]  # fewer steps were asked for
     try:
         spec = MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
     except ValidationError as error:

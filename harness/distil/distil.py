@@ -91,7 +91,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     )
     write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
     card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, work, bar)})
-    write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
+    card = write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
     (out / "README.md").write_text(model_card(card), encoding="utf-8")
     return card
 

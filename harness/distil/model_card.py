@@ -17,6 +17,7 @@ def model_card(card: Card) -> str:
         target=card.target.model_dump(),
         depth=len(card.layers),
         tokens=card.vocabulary or "all",
+        sha256=card.sha256,
         licence=card.licence,
         questions=_listed(card.figures["questions"]),
         agreement=_agreement(card.figures["agreement"]),

@@ -131,3 +131,12 @@ def test_yamls_off_is_the_word():
 def test_a_bad_default_is_the_pairs():
     with pytest.raises(UserError, match="budget, of the pair's defaults"):
         resolve("all-small", definitions={}, pair={"budget": 0}, config={}, flags={})
+
+
+def test_ablations_keep_their_schedule_whatever_the_pairs_is():
+    def schedule(**flags):
+        pair = {"schedule": [1, 0, 0, 0, 0]}
+        return resolve("treegraft-no-nd", definitions={}, pair=pair, config={}, flags=flags).settings.schedule
+
+    assert schedule() == (1, 0, 1, 0, 1)
+    assert schedule(steps=3) == (1, 0, 1)

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from harness.distil.student import trained_state
 from harness.distilled import CARD, WEIGHTS, Card, distilled, read_card, write_distilled
 from harness.errors import UserError
+from harness.provenance import file_digest
 from harness.shared_layers import sharing_layers
 from methods.core.limited_head import LimitedHead
 
@@ -128,6 +129,13 @@ def test_a_card_comes_back_as_it_was_written(write):
     assert card.target.sha256 == "its-digest"
 
 
+def put(tensors, file):
+    """Write other tensors under a card that knows them."""
+    save_file(tensors, file)
+    card = file.parent / CARD
+    card.write_text(json.dumps({**json.loads(card.read_text()), "sha256": file_digest(file)}))
+
+
 def refusal(llama, folder, digest="its-digest"):
     with pytest.raises(UserError) as caught:
         distilled(llama, digest, folder)
@@ -206,7 +214,7 @@ def test_tensors_that_are_missing_or_of_no_such_layer_are_refused(llama, write, 
         tensors.pop(f"{name}.scale", None)
     else:
         tensors[name] = torch.zeros(shape)
-    save_file(tensors, file)
+    put(tensors, file)
 
     line = refusal(llama, file.parent)
     assert line.startswith(f"{file}: not this target's layers (")
@@ -234,7 +242,7 @@ def test_a_file_that_does_not_fit_together_is_refused(llama, write, change, mess
     file = write() / WEIGHTS
     tensors = load_file(file)
     change(tensors)
-    save_file(tensors, file)
+    put(tensors, file)
 
     assert message in refusal(llama, file.parent)
 
@@ -245,3 +253,12 @@ def test_a_card_that_names_no_target_is_refused(llama, write, target):
     file.write_text(json.dumps({**json.loads(file.read_text()), "target": target}))
 
     assert f"{file}: unreadable (" in refusal(llama, file.parent)
+
+
+def test_weights_that_are_not_the_cards_are_refused(llama, write):
+    file = write() / WEIGHTS
+    tensors = load_file(file)
+    tensors["norm.weight"] += 1
+    save_file(tensors, file)
+
+    assert "not the weights of the card beside it" in refusal(llama, file.parent)
