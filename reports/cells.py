@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from reports.contrasts import Contrast
 from reports.decomposition import FACTORS, Factor
 from reports.lines import Line
 from reports.pairing import BASELINE
@@ -29,6 +30,7 @@ HEADERS = (
     "n",
 )
 SHARE_HEADERS = ("method", *(f"{part} %" for part in SPANS), "calls", "tokens a call", "n")
+CONTRAST_HEADERS = ("method", "against", "decode speedup [95% CI]", "p (Holm)", "n")
 FACTOR_HEADERS = ("method", "speedup", *(f"{name} [95% CI]" for name in FACTORS))
 LEGEND = (
     f"speedup: geometric mean over prompts of decode time per committed token, {BASELINE} ÷ method; "
@@ -40,6 +42,7 @@ LEGEND = (
     "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
     "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared (/ asked, where some are left out).",
     "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
+    "Method against method: the same, without the baseline; Holm over that table.",
     "calls: of the middle drafter, per round. tokens a call: what it evaluated each time.",
     "acceptance: tokens per round, over the baseline's. width: what its wider verification took. drafting: then both",
     "drafters and the scheduler. overhead: then the rest. Factors of the speedup: the four multiply to it.",
@@ -57,11 +60,12 @@ class Block:
     """What a reader must know about missing values, each with the methods it holds for."""
 
 
-def blocks(lines: Sequence[Line], *, wide: bool = False) -> Iterable[Block]:
-    """Yield the tables of a report: one a task, and where the time went in the last scope of each pair.
+def blocks(lines: Sequence[Line], contrasts: Sequence[Contrast], *, wide: bool = False) -> Iterable[Block]:
+    """Yield the tables of a report: one a task, and three more on the last scope of each pair.
 
     Args:
         lines: what the report says.
+        contrasts: methods against each other.
         wide: with the columns that a terminal has no room for.
     """
     for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
@@ -70,6 +74,9 @@ def blocks(lines: Sequence[Line], *, wide: bool = False) -> Iterable[Block]:
         for title, block in zip(titles, scopes, strict=True):
             body = [[*_cells(line), *([number(line.rank_biserial, "+.2f")] if wide else [])] for line in block]
             yield Block(title, (*HEADERS, *(["r"] if wide else [])), body, _notes(block))
+        against = [_contrast_cells(one) for one in contrasts if (one.timing, one.pair) == (timing, pair)]
+        if against:
+            yield Block(f"Method against method: {titles[-1]}", CONTRAST_HEADERS, against, [])
         yield Block(
             f"Where decode time went: {titles[-1]}", SHARE_HEADERS, [_share_cells(line) for line in scopes[-1]], []
         )
@@ -113,6 +120,13 @@ def _n(line: Line) -> str:
 def _speedup(line: Line) -> str:
     value = number(line.speedup, ".2f")
     return value if line.ci_low is None else f"{value} [{line.ci_low:.2f}, {line.ci_high:.2f}]"
+
+
+def _contrast_cells(one: Contrast) -> list[str]:
+    ratio = f"{one.ratio:.3f}"
+    interval = "" if one.ci_low is None else f" [{one.ci_low:.3f}, {one.ci_high:.3f}]"
+    p = EMPTY if one.p is None else f"{p_value(one.p)} ({p_value(one.p_holm)})"
+    return [one.method, one.against, ratio + interval, p, str(one.n)]
 
 
 def _factor(factor: Factor) -> str:

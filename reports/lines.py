@@ -115,7 +115,30 @@ class Line:
     """What a reader must know about missing values."""
 
 
-def summarise(rows: Sequence[Tally], facts: RunFacts | None = None) -> list[Line]:
+Comparisons = dict[tuple[str, str], dict[str, list[Compared]]]
+"""Per clock and pair, each method's prompts beside the baseline's."""
+
+
+def by_clock_and_pair(rows: Sequence[Tally]) -> dict[tuple[str, str], list[Tally]]:
+    """Return rows by clock and pair, in that order; rows of different ones never meet."""
+    groups: defaultdict[tuple[str, str], list[Tally]] = defaultdict(list)
+    for row in rows:
+        groups[row.clock, row.pair].append(row)
+    return dict(sorted(groups.items()))
+
+
+def comparisons(rows: Sequence[Tally]) -> Comparisons:
+    """Return what each method did to each prompt."""
+    return {
+        key: {
+            method: [(pairing, prompt_effect(pairing)) for pairing in pairings]
+            for method, pairings in pair_with_baseline(group, turns_asked(group)).items()
+        }
+        for key, group in by_clock_and_pair(rows).items()
+    }
+
+
+def summarise(rows: Sequence[Tally], facts: RunFacts | None = None, compared: Comparisons | None = None) -> list[Line]:
     """Return the lines of a report, per clock and pair, tasks alphabetical and then overall.
 
     Methods stand in the order of the configuration where the manifest has it, else alphabetical,
@@ -124,6 +147,7 @@ def summarise(rows: Sequence[Tally], facts: RunFacts | None = None) -> list[Line
     Args:
         rows: the last attempts, from `reports.tally`.
         facts: what the manifest adds.
+        compared: `comparisons` of the same rows, where they are at hand.
 
     Raises:
         UserError: no row answered, or none of the baseline did.
@@ -133,12 +157,10 @@ def summarise(rows: Sequence[Tally], facts: RunFacts | None = None) -> list[Line
         raise UserError("rows: none answered, every row failed; see their `error`, mend the cause and run again")
     if not any(row.answered and row.method == BASELINE for row in rows):
         raise UserError(f"rows: no answer of the baseline `{BASELINE}`, so no speedup; run with it among the methods")
-    groups: defaultdict[tuple[str, str], list[Tally]] = defaultdict(list)
-    for row in rows:
-        groups[row.clock, row.pair].append(row)
+    compared = comparisons(rows) if compared is None else compared
     by_clock: defaultdict[str, list[Line]] = defaultdict(list)
-    for (clock, _), group in sorted(groups.items()):
-        by_clock[clock] += _group_lines(group, facts)
+    for key, group in by_clock_and_pair(rows).items():
+        by_clock[key[0]] += _group_lines(group, facts, compared[key])
     return [line for lines in by_clock.values() for line in _adjust(lines)]
 
 
@@ -147,11 +169,7 @@ def timing_label(clock: str) -> str:
     return "measured" if clock == "wall" else f"modelled ({clock})"
 
 
-def _group_lines(rows: list[Tally], facts: RunFacts) -> list[Line]:
-    compared = {
-        method: [(pairing, prompt_effect(pairing)) for pairing in pairings]
-        for method, pairings in pair_with_baseline(rows, turns_asked(rows)).items()
-    }
+def _group_lines(rows: list[Tally], facts: RunFacts, compared: dict[str, list[Compared]]) -> list[Line]:
     tasks = sorted({row.task for row in rows})
     scopes = [(_task_label([task], facts, task), {task}) for task in tasks]
     asked = {*tasks, *facts.questions}
@@ -164,7 +182,7 @@ def _group_lines(rows: list[Tally], facts: RunFacts) -> list[Line]:
             if row.task in of_tasks:
                 scope[row.method].append(row)
         missing = _missing(rows, facts, of_tasks)
-        for method in sorted(scope, key=lambda name: _method_place(name, facts)):
+        for method in sorted(scope, key=lambda name: method_place(name, facts)):
             shown = [one for one in compared[method] if one[0].prompt[0] in of_tasks]
             lines.append(_line(label, scope[method], scope[BASELINE], shown, missing))
             if label == scopes[-1][0] and method != BASELINE:
@@ -184,7 +202,8 @@ def _task_label(tasks: Sequence[str], facts: RunFacts, name: str) -> str:
     return f"{name} (embedded)" if len(embedded) == len(tasks) else f"{name} (partly embedded)"
 
 
-def _method_place(name: str, facts: RunFacts) -> tuple[bool, int, str]:
+def method_place(name: str, facts: RunFacts) -> tuple[bool, int, str]:
+    """Return a sorting key: the baseline, then the configuration's order, then the alphabet."""
     place = facts.methods.index(name) if name in facts.methods else len(facts.methods)
     return name != BASELINE, place, name
 

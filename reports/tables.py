@@ -14,8 +14,9 @@ from tabulate import SEPARATING_LINE, tabulate
 
 from harness.errors import UserError
 from reports.cells import LEGEND, WIDE_LEGEND, Block, blocks, ranking_text
+from reports.contrasts import Contrast, contrast_methods
 from reports.latex import latex_paragraph, latex_table
-from reports.lines import Line, summarise
+from reports.lines import Line, comparisons, summarise
 from reports.manifest import RunFacts, read_facts
 from reports.ranks import rank_methods
 from reports.tally import no_garbage_collection, read_tallies
@@ -45,43 +46,48 @@ def render_report(run: Path, format: str) -> str:
     with no_garbage_collection():
         tallies = read_tallies(run)
         try:
-            lines = summarise(tallies, facts)
+            compared = comparisons(tallies)
+            lines = summarise(tallies, facts, compared)
         except UserError as error:
             raise UserError(f"{run}: {error}") from error
-    return FORMATS[format](lines, facts)
+        contrasts = contrast_methods(compared, facts)
+    return FORMATS[format](lines, contrasts, facts)
 
 
-def to_table(lines: Sequence[Line], facts: RunFacts) -> str:
+def to_table(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
     return _sections(
         "\n".join(facts.sources),
-        *("\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes]) for block in blocks(lines)),
+        *(
+            "\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes])
+            for block in blocks(lines, contrasts)
+        ),
         *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(lines)),
         "\n".join(LEGEND),
     )
 
 
-def to_markdown(lines: Sequence[Line], facts: RunFacts) -> str:
+def to_markdown(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
     """Return GitHub tables."""
     return _sections(
         "\n".join(f"- {source}" for source in facts.sources),
-        *(_sections(f"### {block.title}", _github(block), *block.notes) for block in blocks(lines)),
+        *(_sections(f"### {block.title}", _github(block), *block.notes) for block in blocks(lines, contrasts)),
         *(ranking_text(ranking) for ranking in rank_methods(lines)),
         "\n".join(f"- {text}" for text in LEGEND),
     )
 
 
-def to_latex(lines: Sequence[Line], facts: RunFacts) -> str:
+def to_latex(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
     """Return LaTeX tables for the package booktabs; the legend stands in comments."""
     return _sections(
         "\n".join(f"% {text}" for text in (*facts.sources, *LEGEND, *WIDE_LEGEND)),
-        *(latex_table(block) for block in blocks(lines, wide=True)),
+        *(latex_table(block) for block in blocks(lines, contrasts, wide=True)),
         *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(lines)),
     )
 
 
-def to_csv(lines: Sequence[Line], facts: RunFacts) -> str:
-    """Return one flat table, one line a clock, pair, task and method; missing values are empty, factors left out."""
+def to_csv(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
+    """Return one flat table, one line a clock, pair, task and method, without factors and contrasts."""
     text = io.StringIO()
     columns = [field.name for field in fields(Line) if field.name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
@@ -90,20 +96,21 @@ def to_csv(lines: Sequence[Line], facts: RunFacts) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def to_json(lines: Sequence[Line], facts: RunFacts) -> str:
+def to_json(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
     """Return the lines as strict JSON; missing values are null."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "clocks": {line.clock: line.timing for line in lines},
         "sources": facts.sources,
         "lines": [asdict(line) for line in lines],
+        "contrasts": [asdict(contrast) for contrast in contrasts],
         "rankings": [asdict(ranking) for ranking in rank_methods(lines)],
         "legend": [*LEGEND, *WIDE_LEGEND],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-FORMATS: dict[str, Callable[[Sequence[Line], RunFacts], str]] = {
+FORMATS: dict[str, Callable[[Sequence[Line], Sequence[Contrast], RunFacts], str]] = {
     "table": to_table,
     "markdown": to_markdown,
     "latex": to_latex,
