@@ -1,5 +1,6 @@
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -7,6 +8,7 @@ import yaml
 
 from harness.config import RunConfig, config_schema, load_config, resolve_methods
 from harness.errors import UserError
+from harness.run import make_plan
 from methods import catalog
 from methods.catalog import BASELINE, catalogue, resolve
 from methods.settings import Settings
@@ -93,3 +95,14 @@ def test_the_packages_own_data_files_are_plain_yaml():
         for file in files(package).joinpath(below).iterdir():
             if file.name.endswith(".yaml"):
                 assert isinstance(yaml.safe_load(file.read_text(encoding="utf-8")), dict)
+
+
+STUDIES = sorted(Path(str(files("harness").joinpath("studies"))).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
+def test_every_study_is_a_configuration_that_can_be_run(file):
+    plan = make_plan(file, {"data": "embedded", "limit": 1, "repeats": 1})
+
+    assert plan.blocks
+    assert len(plan.methods) > 1
