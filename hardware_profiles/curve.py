@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -55,10 +56,15 @@ class Curve(BaseModel):
 
         return [PchipInterpolator(self.tokens, row) for row in self._surface]
 
+    @cached_property
+    def _by_context(self) -> dict[int, list[float]]:
+        return {}  # of the sizes asked for so far: a run has few sizes and many forwards
+
     def at(self, tokens: int, context: int) -> float:
         """Return the milliseconds of a forward of `tokens` tokens behind `context` others."""
-        by_context = [self._row(index, tokens) for index in range(len(self.contexts))]
-        return _on_lines(self.contexts, by_context, context)
+        if tokens not in self._by_context:
+            self._by_context[tokens] = [self._row(index, tokens) for index in range(len(self.contexts))]
+        return _on_lines(self.contexts, self._by_context[tokens], context)
 
     def _row(self, index: int, tokens: int) -> float:
         row = self._surface[index]
@@ -73,7 +79,7 @@ def _on_lines(places: Sequence[int], values: Sequence[float] | NDArray[np.float6
     """Return the value at a place on the straight lines through some points, the outer ones going on."""
     if len(places) == 1:
         return float(values[0])
-    right = int(np.clip(np.searchsorted(places, place), 1, len(places) - 1))
+    right = min(max(bisect_left(places, place), 1), len(places) - 1)
     low, high = places[right - 1], places[right]
     share = (place - low) / (high - low)
     return float(values[right - 1] * (1 - share) + values[right] * share)

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -20,8 +20,6 @@ from harness.profiling.settings import ProfileSettings
 
 if TYPE_CHECKING:
     from harness.results import Row
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 REPORT_FORMATS = click.Choice(["table", "markdown", "latex", "csv", "json"])
 GATE_FORMATS = click.Choice(["table", "markdown", "json"])

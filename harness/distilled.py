@@ -91,10 +91,15 @@ def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: 
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / WEIGHTS)
         card = card.model_copy(update={"sha256": file_digest(folder / WEIGHTS)})
-        (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        write_card(folder, card)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{folder}: cannot be written ({error}); give another folder") from error
     return card
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Write a drafter's card beside its weights."""
+    (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def read_card(folder: Path) -> Card:

@@ -19,13 +19,8 @@ def one_token_seconds(plan: Plan) -> float:
     import numpy as np
 
     from harness import loading
-    from harness.run import set_threads
 
-    set_threads(plan.config)
-    pair, config = plan.pair, plan.config
-    loaded = loading.load_pair(
-        pair, dtype=config.dtype or pair.dtype, device=config.device, trust_remote_code=config.trust_remote_code
-    )
+    loaded = loading.load_as_asked(plan.pair, plan.config)
     target = loaded.models.target
     target.begin(_FORWARDS)
     taken = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from harness.plan import Block
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
+"""Makes a progress bar of a title and a total; inside it, a call advances it and says how it goes."""
 
 METAVARS = {"tasks": "a,b", "methods": "x,y", "layers": "0,1,…", "stop": "TEXT", "prompts": "FILE"}
 METAVARS |= dict.fromkeys(("out", "data", "work"), "DIR")

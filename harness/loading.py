@@ -6,8 +6,9 @@ import importlib.metadata
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import psutil
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
@@ -82,6 +83,37 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
         no_middle=f"pair {pair.name}: {pair.no_middle}",
     )
     return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)
+
+
+class Asked(Protocol):
+    """The settings that say how a pair is loaded; every command that loads one has them."""
+
+    @property
+    def dtype(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def device(self) -> str: ...  # noqa: D102
+
+    @property
+    def threads(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def trust_remote_code(self) -> bool: ...  # noqa: D102
+
+
+def load_as_asked(pair: Pair, asked: Asked) -> LoadedPair:
+    """Load a pair as settings say, and give torch their threads, by default one a physical core.
+
+    Raises:
+        UserError: see `load_pair`.
+    """
+    torch.set_num_threads(asked.threads or psutil.cpu_count(logical=False) or 1)
+    return load_pair(
+        pair,
+        dtype=asked.dtype or pair.dtype,
+        device=asked.device,
+        trust_remote_code=asked.trust_remote_code,
+    )
 
 
 def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:

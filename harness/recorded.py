@@ -49,12 +49,7 @@ class RecordedRun:
         Raises:
             UserError: other weights than it ran with.
         """
-        loaded = loading.load_pair(
-            self.pair,
-            dtype=self.config.dtype or self.pair.dtype,
-            device=self.config.device,
-            trust_remote_code=self.config.trust_remote_code,
-        )
+        loaded = loading.load_as_asked(self.pair, self.config)
         for role, known in self.manifest.weights.items():
             if loaded.weights[role]["sha256"] != known["sha256"]:
                 raise UserError(f"{self._folder}: its {role} had other weights ({known['origin']}); restore them")

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
 Verdict = Literal["reference", "identical", "tie", "numeric", "different", "unverified"]
 
+DECODING_KEYS = (
+    "max_new_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "repetition_penalty",
+    "stop",
+    "device",
+    "follow",
+)
+"""The configuration's keys that decide about an answer, beside weights, data, seed and floating-point type."""
+
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "manifest.json"
 

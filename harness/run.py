@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from hardware_profiles.profile import Profile
 from harness.config import RunConfig, load_config, resolve_methods
 from harness.errors import UserError
@@ -143,14 +141,8 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
     config = plan.config
     folder = Path(config.out or f"runs/{datetime.now(UTC):%Y%m%d-%H%M%S}")
     families = {spec.name: load_family(spec.family) for spec in plan.methods}
-    set_threads(config)
     with Store(folder) as store:
-        loaded = loading.load_pair(
-            plan.pair,
-            dtype=config.dtype or plan.pair.dtype,
-            device=config.device,
-            trust_remote_code=config.trust_remote_code,
-        )
+        loaded = loading.load_as_asked(plan.pair, config)
         methods = {spec.name: _make(spec, families[spec.name], loaded.models) for spec in plan.methods}
         manifest = Manifest(
             config={**config.model_dump(), "methods": [spec.name for spec in plan.methods]},
@@ -194,13 +186,6 @@ def _make(spec: MethodSpec, family: type[Method], models: Models) -> Method:
         raise UserError(
             f"method {spec.name!r} cannot be made ({type(error).__name__}: {error}); mend its settings or its plug-in"
         ) from error
-
-
-def set_threads(config: RunConfig) -> None:
-    """Give torch as many threads as the configuration says, by default one a physical core."""
-    import torch
-
-    torch.set_num_threads(config.threads or psutil.cpu_count(logical=False) or 1)
 
 
 def _silent(blocks: Iterable[Block], count: int) -> AbstractContextManager[Iterator[Block]]:

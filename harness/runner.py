@@ -18,7 +18,7 @@ from harness.latency import measured_latency, profile_latency
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
 from harness.prompts import conversation, prompt_ids
-from harness.results import Latency, Row, TaskData, Verdict
+from harness.results import DECODING_KEYS, Latency, Row, TaskData, Verdict
 from harness.retiming import retimed
 from methods.catalog import BASELINE, MethodSpec, needed_drafters
 from methods.core.generation import Generation
@@ -250,18 +250,7 @@ class Runner:
             "turn": turn,
             "prompt": None if prompt is None else list(prompt),
             "method": self._specs[name].model_dump(),
-            "decoding": config.model_dump(
-                include={
-                    "max_new_tokens",
-                    "temperature",
-                    "top_p",
-                    "top_k",
-                    "repetition_penalty",
-                    "stop",
-                    "device",
-                    "follow",
-                }
-            ),
+            "decoding": config.model_dump(include={*DECODING_KEYS}),
             "dtype": config.dtype or self._loaded.pair.dtype,
             "seed": config.seed,
             "repeat": block.repeat,

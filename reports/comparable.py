@@ -7,19 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.results import Manifest, read_manifest
+from harness.results import DECODING_KEYS, Manifest, read_manifest
 from reports.pairing import BASELINE
 
-DECODING = (
-    "max_new_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "repetition_penalty",
-    "stop",
-    "device",
-    "follow",
-)
 MACHINE = ("system", "cpu", "cores", "threads", "gpus")
 
 
@@ -87,7 +77,7 @@ def _differ(what: str, base: object, head: object) -> list[str]:
 
 
 def _decoding(manifest: Manifest) -> dict[str, Any]:
-    values = {key: manifest.config.get(key) for key in DECODING}
+    values = {key: manifest.config.get(key) for key in DECODING_KEYS}
     values["follow"] = values["follow"] or "own"  # runs older than the key
     values["dtype"] = manifest.config.get("dtype") or manifest.pair.get("dtype")
     if values["temperature"]:

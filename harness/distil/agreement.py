@@ -48,7 +48,7 @@ def kept_answers(file: Path, writer: Writer, prompts: Sequence[Sequence[int]], l
     """
     asked: dict[str, Any] = {"limit": limit, "prompts": [list(prompt) for prompt in prompts]}
     if file.is_file():
-        with suppress(ValueError, KeyError):
+        with suppress(ValueError, KeyError, TypeError):
             known = json.loads(file.read_text(encoding="utf-8"))
             if known["asked"] == asked:
                 return [Answer(*pair) for pair in zip(asked["prompts"], known["answers"], strict=True)]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from harness.distil.agreement import hits, kept_answers, latencies, rates
@@ -22,16 +19,14 @@ from harness.distil.student import limited_vocabulary, student_of, trained_state
 from harness.distil.text import Author, TextFolder
 from harness.distil.training import RECIPE, Progress, Trainer
 from harness.distil.writing import Writer
-from harness.distilled import WEIGHTS, Card, Origin, distilled, write_distilled
+from harness.distilled import WEIGHTS, Card, Origin, distilled, write_card, write_distilled
 from harness.errors import UserError
-from harness.loading import LoadedPair, load_pair
+from harness.flags import Bar
+from harness.loading import LoadedPair, load_as_asked
 from harness.pair import Pair, get_pair
 from harness.provenance import file_digest, versions
 from harness.shared_layers import sharing_layers
 from methods.core.model import TreeModel
-
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
-"""Makes a progress bar of a title and a total; inside it, a call advances it and says how it goes."""
 
 _HEAD_EXTRAS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
@@ -52,16 +47,10 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     Raises:
         UserError: unusable input or environment.
     """
-    pair = _target_alone(get_pair(settings.target))
+    pair = get_pair(settings.target).model_copy(update={"middle": None, "small": None})
     out = _out_folder(settings)
     questions = tuple(own_questions(settings.prompts))
-    torch.set_num_threads(settings.threads or psutil.cpu_count(logical=False) or 1)
-    loaded = load_pair(
-        pair,
-        dtype=settings.dtype or pair.dtype,
-        device=settings.device,
-        trust_remote_code=settings.trust_remote_code,
-    )
+    loaded = load_as_asked(pair, settings)
     target = loaded.models.target.model
     sharing_layers(target, settings.layers, "--layers")  # refuses them before hours of work
     _check_head(target, pair)
@@ -89,15 +78,11 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
         figures={},
         versions=versions(),
     )
-    write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
-    card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, work, bar)})
     card = write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
+    card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, work, bar)})
+    write_card(out, card)
     (out / "README.md").write_text(model_card(card), encoding="utf-8")
     return card
-
-
-def _target_alone(pair: Pair) -> Pair:
-    return pair.model_copy(update={"middle": None, "small": None})
 
 
 def _check_head(target: Any, pair: Pair) -> None:

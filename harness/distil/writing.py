@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from harness.distil.scripts import Segment, Writing
-from methods.core.model import KVCache
+from methods.core.model import KVCache, cache_argument
 
 _COMPACT_BELOW = 0.8  # of the sequences still written: below it, finished ones leave the batch
 _GROUPED = "treegraft_grouped"
@@ -53,8 +52,7 @@ class Writer:
         config = model.config.get_text_config()
         if getattr(config, "attn_logit_softcapping", None) is None:
             model.set_attn_implementation(_GROUPED)
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+        self._cache_argument = cache_argument(model)
 
     @torch.inference_mode()
     def write(self, scripts: Sequence[list[Segment]], seed: int, tail: float = 0.06) -> list[Written]:

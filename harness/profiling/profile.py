@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import psutil
-
 from hardware_profiles.profile import Profile, get_profile, write_profile
 from harness.errors import UserError
+from harness.flags import Bar
 from harness.pair import get_pair
-from harness.profiling.profiler import Bar, Profiler
+from harness.profiling.profiler import Profiler
 from harness.profiling.settings import ProfileSettings
 
 _TOLERANCE_PCT = 10.0
@@ -73,16 +72,7 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
 
 
 def _measured(settings: ProfileSettings, name: str, bar: Bar) -> Profile:
-    import torch
-
-    from harness.loading import load_pair
+    from harness.loading import load_as_asked
 
     pair = get_pair(settings.pair)
-    torch.set_num_threads(settings.threads or psutil.cpu_count(logical=False) or 1)
-    loaded = load_pair(
-        pair,
-        dtype=settings.dtype or pair.dtype,
-        device=settings.device,
-        trust_remote_code=settings.trust_remote_code,
-    )
-    return Profiler(loaded, seed=settings.seed, repeats=settings.repeats).measure(name, bar)
+    return Profiler(load_as_asked(pair, settings), seed=settings.seed, repeats=settings.repeats).measure(name, bar)

@@ -6,7 +6,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -18,6 +17,7 @@ from scipy.optimize import nnls
 from hardware_profiles.cpu import CpuWatch
 from hardware_profiles.curve import Curve
 from hardware_profiles.profile import Costs, CurveError, Profile
+from harness.flags import Bar
 from harness.loading import LoadedPair
 from harness.prompts import conversation, prompt_ids
 from harness.provenance import machine, versions
@@ -31,7 +31,6 @@ from tasks.registry import get_task
 from tasks.sources import load_questions
 
 Role = Literal["target", "middle"]
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 CONTEXTS = (64, 256, 768, 1536)

@@ -136,8 +136,7 @@ class TreeModel:
         head = model.get_output_embeddings()
         self.limited_head = head if isinstance(head, LimitedHead) else None
         self._cache = KVCache(config.num_hidden_layers)
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
+        self._cache_argument = cache_argument(model)
         self._windows = _attention_windows(config)
         if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
             raise UserError(f"{config.model_type}: its layers lie on several devices; give it one that holds them all")
@@ -256,6 +255,11 @@ class TreeModel:
         mask = torch.zeros(allowed.shape, dtype=self.dtype)
         mask.masked_fill_(torch.from_numpy(~allowed), torch.finfo(self.dtype).min)
         return mask[None, None].to(self.device)
+
+
+def cache_argument(model: PreTrainedModel) -> str:
+    """Return what a model's forward calls its cache: the name changed in transformers 5.2x."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def _attention_windows(config: Any) -> dict[str, int | None]:

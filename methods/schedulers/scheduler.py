@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.errors import UserError
 from harness.registry import unknown_name
 from methods.core.tree import DraftTree
 from methods.settings import Settings
@@ -56,8 +55,7 @@ def make_scheduler(settings: Settings) -> Scheduler:
         UserError: an unknown scheduler, or a fixed one without its schedule.
     """
     if settings.scheduler == "fixed":
-        if settings.schedule is None:
-            raise UserError("scheduler fixed: no schedule is given; write schedule: [1, 0, 1, 0, 1]")
+        assert settings.schedule is not None  # settings spell it out
         return FixedSchedule(settings.schedule)
     constant = {"never": 0, "always": 1}
     if settings.scheduler not in constant:
