@@ -10,15 +10,19 @@ from methods.core.stopping import Stopper
 from methods.core.tree import DraftTree
 from methods.core.verify import walk
 from methods.method import Method, Models, PromptError, register_method
+from methods.schedulers.scheduler import BoundedScheduler, DraftState, Latency, Scheduler, register_scheduler
 from methods.settings import Settings
 from methods.tree_method import TreeMethod
 from methods.treegraft import TreeGraft
 
 __all__ = [
+    "BoundedScheduler",
     "DecodingParams",
+    "DraftState",
     "DraftTree",
     "Forward",
     "Generation",
+    "Latency",
     "Manifest",
     "Method",
     "Models",
@@ -27,6 +31,7 @@ __all__ = [
     "Round",
     "Row",
     "Sampler",
+    "Scheduler",
     "Settings",
     "Spans",
     "Stopper",
@@ -36,6 +41,7 @@ __all__ = [
     "UserError",
     "load_rows",
     "register_method",
+    "register_scheduler",
     "run",
     "walk",
 ]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from harness.config import RunConfig, from_flags
-from harness.distil.settings import DistilSettings
+from harness.cli_makers import MAKERS
+from harness.config import RunConfig
 from harness.errors import UserError
-from harness.flags import bar, block_bar, flags_of, given
-from harness.profiling.settings import ProfileSettings
+from harness.flags import block_bar, flags_of, given
 
 if TYPE_CHECKING:
     from harness.results import Row
@@ -188,31 +187,6 @@ def replay_command(run: Path, clock: str, methods: str | None, out: Path | None,
         click.echo(f"treegraft: without {', '.join(replayed.left_out)}, whose rounds nobody sees", err=True)
 
 
-@cli.command("profile")
-@flags_of(ProfileSettings)
-@click.option("--check", is_flag=True, help="Measure, and compare with the profile at --out instead of writing it.")
-def profile_command(check: bool, **flags: Any) -> int:
-    """Measure what a pair's forwards and the work around them cost on this machine."""
-    from harness.profiling.profile import check_profile, profile_pair
-
-    settings = from_flags(ProfileSettings, given(flags))
-    if check:
-        deviations = check_profile(settings, bar)
-        for line in deviations.lines:
-            click.echo(line)
-        return deviations.exit_code
-    profile = profile_pair(settings, bar)
-    for role, error in profile.errors.items():
-        click.echo(
-            f"{role}: off by {error.median_pct:.1f}% (median) and {error.worst_pct:.1f}% (worst) "
-            f"at {error.points} points beside the grid"
-        )
-    if profile.measured_with["marks"]:
-        click.echo(f"treegraft: disturbed ({', '.join(profile.measured_with['marks'])}); measure again alone", err=True)
-    click.echo(f"{settings.out}: use it as --clock profile:{settings.out}")
-    return 0
-
-
 @cli.command("ls")
 @click.argument("what", type=click.Choice(["methods", "tasks", "pairs", "profiles"]))
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -271,18 +245,5 @@ def show(run: Path, question: str, method: str, round_number: int | None) -> Non
         console.print(drawing)
 
 
-@cli.command("distill")
-@flags_of(DistilSettings)
-def distill_command(**flags: Any) -> None:
-    """Train a middle drafter for a target on text that the target writes itself.
-
-    The same command goes on where it was stopped: batches of text and the state of training lie in --work.
-    """
-    from harness.distil.distil import distil
-
-    settings = from_flags(DistilSettings, given(flags))
-    card = distil(settings, bar)
-    overall = ", ".join(f"{top} {share:.1%}" for top, share in card.figures["agreement"]["overall"].items())
-    click.echo(
-        f"{settings.out}: agreement {overall}; use it as  middle: {{distilled: {settings.out}}}  in a pair's file"
-    )
+for command in MAKERS:
+    cli.add_command(command)

@@ -159,7 +159,8 @@ def from_flags(model: type[Model], flags: dict[str, Any]) -> Model:
         UserError: a flag is missing or its value is unusable; the line names it.
     """
     try:
-        return model.model_validate({**_environment(), **flags})
+        known = {key: value for key, value in _environment().items() if key in model.model_fields}
+        return model.model_validate({**known, **flags})
     except ValidationError as error:
         first = error.errors()[0]
         flag = f"--{str(first['loc'][0]).replace('_', '-')}"

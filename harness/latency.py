@@ -13,13 +13,14 @@ from methods.catalog import load_family, resolve
 from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
 from methods.method import PromptError
+from methods.schedulers.scheduler import Latency as SchedulerLatency
 
 _ANSWERS = 3
 _TOKENS = 32
 
 
 def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: int) -> Latency | None:
-    """Decode a prompt three times with every drafting step the middle's; return medians of the mean times.
+    """Decode a prompt with every drafting step the middle's, three times after a first; return medians of mean times.
 
     Prefill is left out of both.
 
@@ -35,7 +36,7 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: 
     method = load_family(spec.family)(loaded.models, spec.settings)
     params = DecodingParams(min(_TOKENS, max_new_tokens))
     try:
-        answers = [method.generate(prompt, params) for _ in range(_ANSWERS)]
+        answers = [method.generate(prompt, params) for _ in range(1 + _ANSWERS)][1:]  # the first one warms up
     except PromptError:  # its rows will say so
         return None
     if not all(map(_calls, answers)):
@@ -45,6 +46,11 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: 
         middle_ms=round(median(map(_call_ms, answers)), 3),
         source="measured on a prompt of the run",
     )
+
+
+def told(latency: Latency | None) -> SchedulerLatency | None:
+    """Return what schedulers are told of a run's latency."""
+    return None if latency is None else SchedulerLatency(latency.target_ms, latency.middle_ms)
 
 
 def profile_latency(profile: Profile, pair: Pair, context: int) -> Latency:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +17,17 @@ from harness.prompts import conversation, prompt_ids
 from harness.registry import unknown_name
 from harness.results import Row, last_attempts, read_manifest, read_rows
 from methods.catalog import BASELINE, MethodSpec
+from methods.core.model import TreeModel
+from methods.method import Models
 from tasks.question import Question
+
+
+class _Unasked(TreeModel):
+    """A target of which nothing is asked: it counts tokens and runs no forward."""
+
+    def prefill(self, tokens: Sequence[int]) -> None:
+        """Count `tokens` as committed."""
+        self._committed(len(tokens))
 
 
 class RecordedRun:
@@ -55,6 +67,11 @@ class RecordedRun:
                 raise UserError(f"{self._folder}: its {role} had other weights ({known['origin']}); restore them")
         return loaded
 
+    def drafting_models(self, spec: MethodSpec) -> Models:
+        """Return its models for a method that drafts along recorded text: the target runs a prefill at most."""
+        models = self.loaded.models
+        return models if spec.settings.estimate == "prefill" else replace(models, target=_Unasked(models.target.model))
+
     def spec(self, name: str) -> MethodSpec:
         """Return one of its methods.
 
@@ -84,13 +101,18 @@ class RecordedRun:
             raise UserError(f"{self._folder}: {place} follows an answer that is not there; run the block again")
         tokenizer = self.loaded.models.tokenizer
         earlier = [tokenizer.decode(answers[turn], skip_special_tokens=True) for turn in range(row.turn)]
-        messages = conversation(self._question(row.task, row.question_id).turns, earlier)
+        messages = conversation(self.question(row.task, row.question_id).turns, earlier)
         prompt = prompt_ids(tokenizer, self.pair.template, messages)
         if len(prompt) != row.prompt_tokens:
             raise UserError(f"{self._folder}: the prompt of {place} has changed since; restore the data it ran on")
         return prompt
 
-    def _question(self, task: str, question_id: int) -> Question:
+    def question(self, task: str, question_id: int) -> Question:
+        """Return one of its questions.
+
+        Raises:
+            UserError: the data has changed since.
+        """
         if task not in self._questions:
             blocks, data = load_blocks(self.config.model_copy(update={"tasks": [task]}))
             if data[task].sha256 != self.manifest.tasks[task].sha256:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hardware_profiles.profile import Profile
 from harness.config import METHOD_FLAGS
 from harness.errors import UserError
+from harness.latency import profile_latency, told
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
 from harness.results import Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
 from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, needed_drafters, resolve
-from methods.core.model import TreeModel
-from methods.method import Models
 from methods.tree_method import TreeMethod
 
 
@@ -102,24 +101,14 @@ def _new_spec(name: str, recorded: RecordedRun) -> MethodSpec:
     return spec
 
 
-class _Unasked(TreeModel):
-    """A target of which nothing is asked: it counts tokens and runs no forward."""
-
-    def prefill(self, tokens: Sequence[int]) -> None:
-        """Count `tokens` as committed."""
-        self._committed(len(tokens))
-
-
 def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Iterator[Row]:
-    models: Models = recorded.loaded.models
-    if spec.settings.estimate != "prefill":
-        models = replace(models, target=_Unasked(models.target.model))
-    method = load_family(spec.family)(models, spec.settings)
+    method = load_family(spec.family)(recorded.drafting_models(spec), spec.settings)
     if not isinstance(method, TreeMethod):
         raise UserError(f"--methods {spec.name}: it drafts no trees of ours; give a tree method")
-    for row in recorded.rows:
-        if row.method != BASELINE or row.status != "ok":
-            continue
+    rows = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok"]
+    if rows and "middle" in needed_drafters(spec):
+        method.latency = told(profile_latency(profile, recorded.pair, rows[0].prompt_tokens or 0))
+    for row in rows:
         prefill, rounds = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
         taken = [record for _, record in rounds]
         key = hashlib.sha256(f"{row.key} {spec.model_dump_json()}".encode()).hexdigest()[:32]

@@ -167,9 +167,10 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
             runner = Runner(loaded, plan.methods, methods, config, plan.data, plan.profile)
             todo = [block for block in plan.blocks if block.id in attempts]
             with quick_collections(), (progress or _silent)(todo, len(todo)) as blocks:
-                runner.warm_up(todo[0])
                 if store.latency is None and any("middle" in needed_drafters(spec) for spec in plan.methods):
                     store.note_latency(runner.latency(todo))
+                runner.tell_latency(store.latency)
+                runner.warm_up(todo[0])
                 for block in blocks:
                     new = runner.run_block(block, attempts[block.id])
                     store.append(new)

@@ -14,7 +14,7 @@ from harness.certificate import certify, certify_flips
 from harness.config import RunConfig
 from harness.errors import UserError
 from harness.garbage import no_garbage_collection
-from harness.latency import measured_latency, profile_latency
+from harness.latency import measured_latency, profile_latency, told
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
 from harness.prompts import conversation, prompt_ids
@@ -106,6 +106,11 @@ class Runner:
             if latency is not None:
                 return latency
         return None
+
+    def tell_latency(self, latency: Latency | None) -> None:
+        """Tell every method T_tgt and T_mid, for its scheduler."""
+        for method in self._methods.values():
+            method.latency = told(latency)
 
     def run_block(self, block: Block, attempt: int) -> list[Row]:
         """Return the rows of a block: each turn, every method in a random order.

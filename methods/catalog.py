@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import UserError
 from harness.registry import unknown_name
+from methods.schedulers.artifact import artifact_digest
 from methods.settings import Settings
 
 BASELINE = "autoregressive"
@@ -27,6 +28,9 @@ FAMILIES = {
 
 PEERS = {"hf-assisted", "hf-generate"}
 """Families of outside peers, whose rounds nobody sees."""
+
+FITTED = ("learned", "planner")
+"""Schedulers that are read from an artifact."""
 
 NO_SMALL = "this pair has no small neural model; give its YAML file one as small: {hub: owner/name}"
 """What a method is told that needs one where there is none."""
@@ -50,6 +54,8 @@ class MethodSpec(BaseModel):
     name: str
     family: str
     settings: Settings
+    artifact_sha256: str | None = None
+    """What was in the files of its scheduler's artifact, where it has one."""
 
 
 @cache
@@ -110,7 +116,12 @@ def resolve(
         raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
     if own.get("schedule") is not None and spec.settings.scheduler != "fixed":
         raise UserError(f"method {name!r}: schedule: nobody follows it; give scheduler: fixed, or leave it out")
-    return spec
+    if spec.settings.scheduler not in FITTED or spec.settings.artifact is None:
+        return spec
+    try:
+        return spec.model_copy(update={"artifact_sha256": artifact_digest(spec.settings.artifact)})
+    except UserError as error:
+        raise UserError(f"method {name!r}: {error}") from error
 
 
 def _registered() -> dict[str, Entry]:

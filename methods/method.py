@@ -11,6 +11,7 @@ from harness.registry import Registry
 from methods.core.generation import Generation
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
+from methods.schedulers.scheduler import Latency
 from methods.settings import Settings
 
 
@@ -43,6 +44,9 @@ class Method(ABC):
         models: the pair's models.
         settings: the method's parameters, resolved from flags, configuration, catalogue and pair.
     """
+
+    latency: Latency | None = None
+    """T_tgt and T_mid, as schedulers are told; the runner sets it before the first prompt."""
 
     def __init__(self, models: Models, settings: Settings) -> None:
         self.models = models

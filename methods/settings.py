@@ -27,9 +27,20 @@ class Settings(BaseModel):
     small: Literal["ngram", "neural"] = "ngram"
     """Who takes small steps: n-gram look-up, or the pair's small neural model."""
     scheduler: str = "never"
-    """Who decides when the middle drafter is called: `never`, `always`, or `fixed` by `schedule`."""
+    """Who decides when the middle drafter is called: `never`, `always`, `fixed` by `schedule`, `early`,
+    `entropy-confidence`, `candidate-score-gap`, `latency-normalized`, `learned`, `planner`, or a plug-in's."""
     schedule: tuple[Literal[0, 1], ...] | None = None
     """For the fixed scheduler: per drafting step, 1 to call the middle drafter; null is every other step."""
+    max_calls: int | None = Field(default=None, ge=0)
+    """Most middle calls a round of heuristic and learned schedulers (B0); null is floor(T_tgt / T_mid)."""
+    threshold: float | None = Field(default=None, allow_inf_nan=False)
+    """A heuristic scheduler's threshold (tau)."""
+    call_gain: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Extra tokens that a call brings, as the latency-normalized heuristic is told; a constant of the pair."""
+    artifact: str | None = None
+    """What the learned scheduler and the planner were fitted to be: a packaged name, or a folder of `treegraft fit`."""
+    signals: Literal["full", "no-context", "no-history", "no-tree"] = "full"
+    """Which signals the learned scheduler sees."""
     look_back: int = Field(default=5, ge=0, le=32)
     """Layers above the frontier that reselection may pick from (L)."""
     reselect: Literal["unexpanded", "all", "off"] = "unexpanded"

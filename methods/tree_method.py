@@ -53,7 +53,8 @@ class TreeMethod(Method):
             output += new
             context += new
             self.advance(new, [tree.source(node) for node in accepted], watch)
-            rounds.append(Round(self.schedule(), len(tree) - 1, min(len(accepted) - 1, len(new)), forwards))
+            kept = accepted[1 : len(new) + 1]
+            rounds.append(Round(self.schedule(), len(tree) - 1, len(kept), forwards, _by_middle(tree, kept)))
         decode_s = watch.stop()
         flips = None if params.reference is None else [flip for flip in sampler.flips if flip[0] < len(output)]
         return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans(), flips=flips)
@@ -123,7 +124,12 @@ class TreeMethod(Method):
             forwards.append(Forward("target", None, len(tree), len(context) - 1))
             path = tree.follow(token_ids[done:])
             new = list(token_ids[done : done + len(path)])
-            yield tree, Round(self.schedule(), len(tree) - 1, len(path) - 1, forwards)
+            record = Round(self.schedule(), len(tree) - 1, len(path) - 1, forwards, _by_middle(tree, path))
+            yield tree, record
             done += len(new)
             context += new
             self.advance(new, [tree.source(node) for node in path], watch)
+
+
+def _by_middle(tree: DraftTree, nodes: Sequence[int]) -> int:
+    return sum(tree.origins[node] == "middle" for node in nodes)

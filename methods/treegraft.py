@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from harness.errors import UserError
@@ -28,11 +29,14 @@ class TreeGraft(TreeMethod):
         UserError: the settings ask for a neural drafter that the pair does not have.
     """
 
+    middle_drafter = MiddleDrafter
+    """The class of its middle drafter."""
+
     def __init__(self, models: Models, settings: Settings) -> None:
         super().__init__(models, settings)
         self._scheduler = make_scheduler(settings)
         self._calls: list[int] = []
-        self._middle = None if settings.scheduler == "never" else _middle(models, settings)
+        self._middle = None if settings.scheduler == "never" else _middle(models, settings, self.middle_drafter)
         self._lookup: NgramDrafter | None = None
         self._small_model = None if settings.small == "ngram" else _small_model(models, settings)
         self.drafted = DraftTree(0)
@@ -40,28 +44,33 @@ class TreeGraft(TreeMethod):
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
         """Prefill target and drafters, index the prompt."""
+        self._scheduler.begin(len(context), self.latency)
         if self._small_model is None:
             self._lookup = self._indexed(context)
         else:
             self.models.target.prefill(context[:-1])
         forwards = [Forward("target", None, len(context) - 1, 0)]
-        fills = 1 if self.settings.non_destructive else self.settings.steps  # deleted nodes' rows stay for the round
         for role, drafter in self._neural():
-            drafter.begin(context, capacity + self.settings.cap * fills)
+            drafter.begin(context, capacity + self.round_rows)
             forwards.append(Forward(role, None, drafter.model.length, 0))
         return [forward for forward in forwards if forward.tokens]
 
+    @property
+    def round_rows(self) -> int:
+        """KV rows that a round's drafting may need in a neural drafter."""
+        settings = self.settings
+        return settings.cap * (1 if settings.non_destructive else settings.steps)  # deleted nodes' rows stay
+
     def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
         """Return the pruned tree of up to `steps` drafting steps, none where only one token may still come."""
-        state = DraftState(DraftTree(context[-1]), [0])
+        state = self._root(context)
         for _, drafter in self._neural():
             drafter.begin_round(context)
         for state.step in range(1, self.settings.steps + 1 if remaining > 1 else 1):
             if not self._step(state, context, watch, forwards):
                 break
         self._calls, self.drafted = state.calls, state.tree
-        deepest = min(remaining - 1, self.models.target.max_positions - len(context))
-        return state.tree.prune(self.settings.budget, deepest)
+        return self._pruned(state.tree, context, remaining)
 
     def advance(self, new: Sequence[int], accepted: Sequence[int], watch: Stopwatch) -> None:
         """Let the index grow with the context; keep the neural drafters' KV rows of the accepted path."""
@@ -71,22 +80,42 @@ class TreeGraft(TreeMethod):
         for role, drafter in self._neural():
             with watch.span(role):
                 drafter.commit(accepted)
+        with watch.span("scheduler"):
+            self._scheduler.end_round(sum(self._calls), len(accepted) - 1)
 
     def schedule(self) -> list[int] | None:
         """Return the round's schedule, one bit for each step taken."""
         return self._calls
 
+    def _pruned(self, tree: DraftTree, context: Sequence[int], remaining: int) -> DraftTree:
+        deepest = min(remaining - 1, self.models.target.max_positions - len(context))
+        return tree.prune(self.settings.budget, deepest)
+
+    def _root(self, context: Sequence[int]) -> DraftState:
+        tree = DraftTree(context[-1])
+        if self._lookup is None:
+            return DraftState(tree, [0])
+        return DraftState(tree, [0], root_shares=partial(self._lookup.root_shares, tree))
+
     def _step(self, state: DraftState, context: Sequence[int], watch: Stopwatch, forwards: list[Forward]) -> bool:
         """Take one drafting step; return False where drafting ends instead."""
-        release = self.settings.exhaustion == "release"
-        if not state.frontier and (release or self._middle is None):
-            return False
-        if release and state.tree.held >= self.settings.cap:
+        if self._is_over(state):
             return False
         call = False
         if self._middle is not None:
             with watch.span("scheduler"):
                 call = self._scheduler.should_call(state)
+        return self._take(state, call, context, watch, forwards)
+
+    def _is_over(self, state: DraftState) -> bool:
+        release = self.settings.exhaustion == "release"
+        if not state.frontier and (release or self._middle is None):
+            return True
+        return release and state.tree.held >= self.settings.cap
+
+    def _take(
+        self, state: DraftState, call: bool, context: Sequence[int], watch: Stopwatch, forwards: list[Forward]
+    ) -> bool:
         if call and not self._middle_step(state, watch, forwards):
             return False
         if not call and state.frontier and not self._small_step(state, context, watch, forwards):
@@ -99,7 +128,7 @@ class TreeGraft(TreeMethod):
         if middle is None or not middle.fits(state.tree):
             return False
         with watch.span("middle"):
-            seen = middle.model.length + middle.model.pending
+            seen = middle.seen
             state.frontier, evaluated = middle.extend(state.tree, state.frontier, state.step, self.settings.cap)
         if evaluated:
             forwards.append(Forward("middle", state.step, evaluated, seen))
@@ -116,7 +145,7 @@ class TreeGraft(TreeMethod):
         if not self._small_model.fits(tree):
             return False
         with watch.span("small"):
-            seen = self._small_model.model.length + self._small_model.model.pending
+            seen = self._small_model.seen
             state.frontier, evaluated = self._small_model.extend(tree, state.frontier, state.step, cap)
         if evaluated:
             forwards.append(Forward("small", state.step, evaluated, seen))
@@ -144,10 +173,10 @@ class TreeGraft(TreeMethod):
             yield "small", self._small_model
 
 
-def _middle(models: Models, settings: Settings) -> MiddleDrafter:
+def _middle(models: Models, settings: Settings, kind: type[MiddleDrafter]) -> MiddleDrafter:
     if models.middle is None:
         raise UserError(models.no_middle)
-    return MiddleDrafter(
+    return kind(
         models.middle,
         width=settings.width,
         vocabulary=common_vocabulary(models.target, models.middle),

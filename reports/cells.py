@@ -44,6 +44,8 @@ LEGEND = (
     "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",
     "Method against method: the same, without the baseline; Holm over that table.",
     "calls: of the middle drafter, per round. tokens a call: what it evaluated each time.",
+    "step: share of rounds that called the middle drafter there. by small, by middle: who was the first to propose the",
+    "accepted draft tokens.",
     "acceptance: tokens per round, over the baseline's. width: what its wider verification took. drafting: then both",
     "drafters and the scheduler. overhead: then the rest. Factors of the speedup: the four multiply to it.",
 )
@@ -80,6 +82,9 @@ def blocks(lines: Sequence[Line], contrasts: Sequence[Contrast], *, wide: bool =
         yield Block(
             f"Where decode time went: {titles[-1]}", SHARE_HEADERS, [_share_cells(line) for line in scopes[-1]], []
         )
+        scheduled = [line for line in scopes[-1] if line.call_rates]
+        if scheduled:
+            yield _schedule_block(titles[-1], scheduled)
         explained = [
             [line.method, number(line.speedup, ".2f"), *map(_factor, line.factors)]
             for line in scopes[-1]
@@ -110,6 +115,19 @@ def _share_cells(line: Line) -> list[str]:
     shares = (line.small_pct, line.middle_pct, line.scheduler_pct, line.verify_pct, line.other_pct)
     calls = (number(line.calls_per_round, ".2f"), number(line.tokens_per_call, ".1f"))
     return [line.method, *(number(share, ".1f") for share in shares), *calls, _n(line)]
+
+
+def _schedule_block(title: str, lines: Sequence[Line]) -> Block:
+    steps = max(len(line.call_rates or ()) for line in lines)
+    body = []
+    for line in lines:
+        rates = [number(rate, ".2f") for rate in line.call_rates or ()]
+        middle = line.by_middle_pct
+        small = None if middle is None else 100.0 - middle
+        rates += [EMPTY] * (steps - len(rates))
+        body.append([line.method, *rates, number(small, ".1f"), number(middle, ".1f")])
+    headers = ("method", *(f"step {step}" for step in range(1, steps + 1)), "by small %", "by middle %")
+    return Block(f"Who drafted: {title}", headers, body, [])
 
 
 def _n(line: Line) -> str:

@@ -98,7 +98,8 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
     for name in before:
         if name in after and name != BASELINE:
             old, new = (
-                {"family": spec.get("family"), **(spec.get("settings") or {})} for spec in (before[name], after[name])
+                {key: spec.get(key) for key in ("family", "artifact_sha256")} | (spec.get("settings") or {})
+                for spec in (before[name], after[name])
             )
             for key in sorted(old.keys() | new.keys()):
                 for change in _changed(key, old.get(key), new.get(key)):

@@ -75,6 +75,10 @@ class Line:
     """Middle steps per round; null for outside peers."""
     tokens_per_call: float | None
     """Tokens that the neural drafter evaluated per middle step; null where it took none."""
+    call_rates: tuple[float, ...] | None
+    """For each drafting step, the share of rounds in which the middle drafter was called there (Figure 4)."""
+    by_middle_pct: float | None
+    """Share of accepted draft tokens that the middle drafter was the first to propose, in percent."""
     p: float | None
     """Raw p-value of a paired sign-flip test; null for the baseline and below 6 prompts."""
     p_holm: float | None

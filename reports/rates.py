@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
 
 from reports.tally import Tally
 
 SPANS = ("small", "middle", "scheduler", "verify", "other")
 
 
-def pooled_rates(rows: Sequence[Tally]) -> dict[str, float | None]:
+def pooled_rates(rows: Sequence[Tally]) -> dict[str, Any]:
     """Return rates and shares of time, summed over the rows first, by the names of a report's line."""
     rounds = _total([row.rounds for row in rows])
     steps = _total([row.decode_forwards for row in rows]) if rounds is None else rounds
-    calls = sum(row.calls for row in rows)
+    accepted, by_middle = sum(row.accepted for row in rows), _total([row.by_middle for row in rows])
+    by_step = [sum(calls) for calls in zip_longest(*(row.calls for row in rows), fillvalue=0)]
+    calls = sum(by_step)
     return {
-        "accepted_per_round": sum(row.accepted for row in rows) / rounds if rounds else None,
+        "accepted_per_round": accepted / rounds if rounds else None,
         "tokens_per_round": sum(row.timed_tokens for row in rows) / steps if steps else None,
         "calls_per_round": calls / rounds if rounds else None,
         "tokens_per_call": sum(row.called_tokens for row in rows) / calls if calls else None,
+        "call_rates": tuple(count / rounds for count in by_step) if rounds and by_step else None,
+        "by_middle_pct": 100.0 * by_middle / accepted if accepted and by_middle is not None else None,
         **_shares(rows),
     }
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from harness.errors import UserError
@@ -49,8 +50,10 @@ class Tally:
     """Number of rounds; null for outside peers."""
     accepted: int
     """Draft tokens that became committed tokens."""
-    calls: int
-    """Drafting steps in which the middle drafter was called."""
+    by_middle: int | None
+    """Those of them that the middle drafter was the first to propose; null where a round does not tell."""
+    calls: tuple[int, ...]
+    """For each drafting step, rounds in which the middle drafter was called there; empty where nobody schedules."""
     called_tokens: int
     """Tokens that the middle drafter evaluated."""
     decode_forwards: int | None
@@ -87,12 +90,18 @@ def tally(row: Row) -> Tally:
         e2e_s=row.e2e_s or 0.0,
         rounds=None if row.rounds is None else len(rounds),
         accepted=sum(one.accepted for one in rounds),
-        calls=sum(sum(one.schedule) for one in rounds if one.schedule),
+        by_middle=_sum([one.by_middle for one in rounds]),
+        calls=tuple(map(sum, zip_longest(*(one.schedule for one in rounds if one.schedule), fillvalue=0))),
         called_tokens=sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle"),
         decode_forwards=row.decode_forwards,
         spans=row.spans,
         flaw=_flaw(row) if row.status == "ok" else None,
     )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def _flaw(row: Row) -> str | None:

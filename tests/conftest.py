@@ -60,17 +60,60 @@ def llama(tiny):
 
 
 @pytest.fixture(scope="session")
-def method():
+def random_artifact(tmp_path_factory):
+    """Write a scheduler artifact of random numbers, which calls now and then; return its folder."""
+    import numpy as np
+
+    from methods.schedulers.artifact import Artifact, Network, Planner, write_artifact
+    from methods.schedulers.signals import signal_groups
+
+    @cache
+    def write(steps=5):
+        rng = np.random.default_rng(steps)
+        groups = signal_groups(steps)
+        every = [name for names in groups.values() for name in names if name not in ("target_ms", "middle_ms")]
+
+        def network(names):
+            shapes = [(6, len(names)), (1, 6)]
+            weights = [rng.normal(size=shape).round(3).tolist() for shape in shapes]
+            return Network(signals=list(names), weights=weights, biases=[[0.0] * 6, [0.0]])
+
+        variants = {"full": network(every)}
+        for group, names in groups.items():
+            variants[f"no-{group}"] = network([name for name in every if name not in names])
+        artifact = Artifact(
+            pair="toy",
+            clock="profile:none",
+            drafting={"steps": steps},
+            latency=(40.0, 10.0),
+            rate=1.5,
+            call_gain=0.5,
+            variants=variants,
+            card={},
+        )
+        folder = tmp_path_factory.mktemp(f"artifact-{steps}")
+        write_artifact(folder, artifact, Planner(signals=every, steps={}))
+        return str(folder)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def method(random_artifact):
     """Build a catalogue method over a Hugging Face model, with its parameters as keywords."""
     from methods.catalog import load_family, resolve
     from methods.core.model import TreeModel
     from methods.method import Models
+    from methods.schedulers.scheduler import Latency
 
     def build(name, model, tokenizer=None, middle=None, small=None, **settings):
-        spec = resolve(name, definitions={}, pair={}, config={}, flags=settings)
+        pair = {"artifact": random_artifact(settings.get("steps", 5)), "call_gain": 0.5}
+        spec = resolve(name, definitions={}, pair=pair, config={}, flags=settings)
         middle, small = (drafter and TreeModel(drafter) for drafter in (middle, small))
         models = Models(TreeModel(model), tokenizer, middle=middle, small=small)
-        return load_family(spec.family)(models, spec.settings)
+        decoder = load_family(spec.family)(models, spec.settings)
+        decoder.latency = Latency(40.0, 10.0)
+        return decoder
 
     return build
 

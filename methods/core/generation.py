@@ -35,6 +35,8 @@ class Round:
     """Draft tokens that became committed tokens, after cutting; the bonus token is not one."""
     forwards: list[Forward]
     """Every forward of the round, in order."""
+    by_middle: int | None = None
+    """Accepted draft tokens that the middle drafter was the first to propose; null where nobody counted."""
 
 
 @dataclass(frozen=True, slots=True)

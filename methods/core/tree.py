@@ -43,6 +43,15 @@ class DraftTree:
         self.sources: list[int] = []
         self._removed: set[int] = set()
 
+    def copy(self) -> DraftTree:
+        """Return a tree of the same nodes that grows by itself."""
+        twin = DraftTree(self.tokens[0])
+        twin.tokens, twin.parents, twin.depths = self.tokens[:], self.parents[:], self.depths[:]
+        twin.scores, twin.origins = self.scores[:], self.origins[:]
+        twin.children = [children.copy() for children in self.children]
+        twin.expanded, twin._removed, twin.sources = self.expanded.copy(), self._removed.copy(), self.sources[:]
+        return twin
+
     def __len__(self) -> int:
         """Return the number of nodes ever added, root included."""
         return len(self.tokens)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
 from methods.drafters.neural import NeuralDrafter
-
-Reselect = Literal["unexpanded", "all", "off"]
+from methods.drafters.reselection import Reselect, reselection_candidates
 
 
 class MiddleDrafter(NeuralDrafter):
@@ -74,13 +72,7 @@ class MiddleDrafter(NeuralDrafter):
 
     def candidates(self, tree: DraftTree, frontier: Sequence[int]) -> list[int]:
         """Return the nodes that this step may graft onto: the frontier itself where nothing is reselected."""
-        if self._reselect == "off":
-            return list(frontier)
-        nodes: Iterable[int] = tree.alive()
-        if frontier:
-            layers = {tree.depths[node] - back for node in frontier for back in range(self._look_back + 1)}
-            nodes = (node for node in nodes if tree.depths[node] in layers)
-        return [node for node in nodes if self._reselect == "all" or node not in tree.expanded]
+        return reselection_candidates(tree, frontier, self._reselect, self._look_back)
 
     def needed(self, tree: DraftTree, candidates: Sequence[int]) -> list[int]:
         """Return the nodes to evaluate, parents first.

@@ -42,6 +42,17 @@ class NeuralDrafter:
         self._context = context
         self._nodes = EvaluatedNodes(len(context) - 1 - self.model.length, self._columns)
 
+    @property
+    def nodes(self) -> EvaluatedNodes:
+        """What was evaluated in the current round."""
+        return self._nodes
+
+    @property
+    def seen(self) -> int:
+        """Tokens to the left of the round's next forward."""
+        evaluated = len(self._nodes.rows)
+        return self.model.length + (self._nodes.unseen + evaluated if evaluated else 0)
+
     def fits(self, tree: DraftTree) -> bool:
         """Return whether the drafter's own context has room for the whole tree."""
         return len(self._context) + max(tree.depths) <= self.model.max_positions

@@ -103,6 +103,19 @@ class NgramDrafter:
         nodes = sorted(candidates, key=lambda node: (-candidates[node], -tree.scores[node], node))
         return nodes if step == 1 else nodes[: self._width]
 
+    def root_shares(self, tree: DraftTree) -> list[float]:
+        """Return how the root went on where its longest match occurred: shares, best first, times match / longest.
+
+        Nothing was found: none. What a first small step would insert is looked at, no more.
+        """
+        window = self._window(tree, 0)
+        for match in range(min(self._longest, len(window)), 0, -1):
+            positions = self._index.continuations(window[-match:], self._longest, self._width)
+            if positions:
+                counts = Counter(self._index.tokens[position] for position in positions).values()
+                return [count / len(positions) * match / self._longest for count in sorted(counts, reverse=True)]
+        return []
+
     def _window(self, tree: DraftTree, node: int) -> list[int]:
         """Return the last `longest` tokens up to and with `node`: the context without its last token, then the path."""
         path: list[int] = []

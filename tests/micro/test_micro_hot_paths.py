@@ -13,7 +13,7 @@ from methods.core.tree import DraftTree
 from methods.core.verify import walk
 from methods.drafters.ngram import NgramDrafter, counts_estimate
 from methods.drafters.ngram_index import NgramIndex
-from methods.schedulers.scheduler import DraftState, make_scheduler
+from methods.schedulers.scheduler import DraftState, Latency, make_scheduler
 from methods.settings import Settings
 
 CONTEXT = 1000
@@ -94,3 +94,30 @@ def test_verifying_a_tree(benchmark, drafter, context, temperature):
     sampler = Sampler(DecodingParams(32, temperature=temperature, top_p=0.9 if temperature else 1.0))
     nodes, drawn = benchmark(walk, tree, logits, sampler, context, 0)
     assert len(nodes) == len(drawn)
+
+
+@pytest.fixture
+def grown_state(drafter, context):
+    """A round before its third step, after two of look-up."""
+    tree = DraftTree(context[-1])
+    frontier = [0]
+    for step in (1, 2):
+        frontier = drafter.extend(tree, frontier, step, 511)
+    return DraftState(tree, frontier, 3, [0, 0])
+
+
+@pytest.fixture
+def learned(random_artifact):
+    scheduler = make_scheduler(Settings(scheduler="learned", artifact=random_artifact()))
+    scheduler.begin(len("a prompt"), Latency(40.0, 10.0))
+    return scheduler
+
+
+def test_deciding_a_step_with_its_signals(benchmark, learned, grown_state):
+    assert len(grown_state.tree) > 20
+    assert benchmark(learned.should_call, grown_state) in (True, False)
+
+
+def test_deciding_a_step_by_the_network_alone(benchmark, learned, grown_state):
+    signals = learned.reader.read(grown_state)
+    assert isinstance(benchmark(learned.margin, signals), float)

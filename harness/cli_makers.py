@@ -1,0 +1,89 @@
+"""Commands that make something for runs to use: drafters, hardware profiles, schedulers; and the oracle's report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.config import from_flags
+from harness.distil.settings import DistilSettings
+from harness.fitting.settings import FitSettings, OracleSettings
+from harness.flags import bar, flags_of, given
+from harness.profiling.settings import ProfileSettings
+
+
+@click.command("profile")
+@flags_of(ProfileSettings)
+@click.option("--check", is_flag=True, help="Measure, and compare with the profile at --out instead of writing it.")
+def profile_command(check: bool, **flags: Any) -> int:
+    """Measure what a pair's forwards and the work around them cost on this machine."""
+    from harness.profiling.profile import check_profile, profile_pair
+
+    settings = from_flags(ProfileSettings, given(flags))
+    if check:
+        deviations = check_profile(settings, bar)
+        for line in deviations.lines:
+            click.echo(line)
+        return deviations.exit_code
+    profile = profile_pair(settings, bar)
+    for role, error in profile.errors.items():
+        click.echo(
+            f"{role}: off by {error.median_pct:.1f}% (median) and {error.worst_pct:.1f}% (worst) "
+            f"at {error.points} points beside the grid"
+        )
+    if profile.measured_with["marks"]:
+        click.echo(f"treegraft: disturbed ({', '.join(profile.measured_with['marks'])}); measure again alone", err=True)
+    click.echo(f"{settings.out}: use it as --clock profile:{settings.out}")
+    return 0
+
+
+@click.command("distill")
+@flags_of(DistilSettings)
+def distill_command(**flags: Any) -> None:
+    """Train a middle drafter for a target on text that the target writes itself.
+
+    The same command goes on where it was stopped: batches of text and the state of training lie in --work.
+    """
+    from harness.distil.distil import distil
+
+    settings = from_flags(DistilSettings, given(flags))
+    card = distil(settings, bar)
+    overall = ", ".join(f"{top} {share:.1%}" for top, share in card.figures["agreement"]["overall"].items())
+    click.echo(
+        f"{settings.out}: agreement {overall}; use it as  middle: {{distilled: {settings.out}}}  in a pair's file"
+    )
+
+
+@click.command("fit")
+@click.argument("run", type=click.Path(path_type=Path))
+@flags_of(FitSettings)
+def fit_command(run: Path, **flags: Any) -> None:
+    """Fit an online scheduler to RUN, a greedy run on questions for fitting (--split fit).
+
+    Every schedule of its rounds is traced without a target forward, values are fitted to what they were worth under the
+    clock, and a tiny network is distilled from those. The same command goes on where it was stopped.
+    """
+    from harness.fitting.fit import fit
+
+    settings = from_flags(FitSettings, given(flags))
+    artifact = fit(run, settings, bar, click.echo)
+    click.echo(f"a call brings {artifact.call_gain:.3f} tokens: call_gain of the latency-normalized heuristic")
+    click.echo(f"{settings.out}: use it as  artifact: {settings.out}  of method treegraft, or in a pair's defaults")
+
+
+@click.command("oracle")
+@click.argument("run", type=click.Path(path_type=Path))
+@flags_of(OracleSettings)
+@click.option("--format", "kind", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def oracle_command(run: Path, kind: str, **flags: Any) -> None:
+    """Say, modelled, what the best schedules would have reached in RUN, and how near a fitted scheduler comes."""
+    from harness.fitting.oracle import oracle, oracle_table
+
+    lines = oracle(run, from_flags(OracleSettings, given(flags)), bar)
+    click.echo(json.dumps(lines, indent=1) if kind == "json" else oracle_table(lines))
+
+
+MAKERS = (distill_command, profile_command, fit_command, oracle_command)

@@ -1,0 +1,1 @@
+"""`treegraft fit` and `treegraft oracle`: from a recorded run to an online scheduler, and what hindsight would do."""

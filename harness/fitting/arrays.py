@@ -1,0 +1,62 @@
+"""Traced answers under a clock: what each schedule costs there, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hardware_profiles.profile import Profile
+from harness.retiming import decode_spans
+from methods.schedulers.scheduler import Latency, most_calls
+from methods.schedulers.signals import all_signals, read_context, read_history, signal_groups
+from methods.settings import Settings
+from methods.value_system.rounds import Rounds
+from methods.value_system.traces import TracedAnswer, recorded_round
+
+
+def timed_rounds(answers: Sequence[TracedAnswer], profile: Profile, latency: Latency, settings: Settings) -> Rounds:
+    """Return traced rounds with their costs.
+
+    Args:
+        answers: traced answers.
+        profile: what forwards and the work around them cost.
+        latency: T_tgt, the unit of cost, and T_mid.
+        settings: of the traced method.
+    """
+    steps = settings.steps
+    names = tuple(name for group in signal_groups(steps).values() for name in group)
+    count = sum(len(answer.rounds) for answer in answers)
+    committed, cost = np.zeros((count, 2 ** (steps + 1))), np.ones((count, 2 ** (steps + 1)))
+    signals = np.full((count, 2**steps, len(names)), np.nan)
+    prompts, tasks = np.zeros(count, dtype=np.int64), np.empty(count, dtype="<U32")
+    questions: dict[tuple[str, str], int] = {}
+    row = 0
+    for answer in answers:
+        facts = answer.facts
+        prompt = questions.setdefault((facts["task"], facts["question_id"]), len(questions))
+        context = read_context(int(facts["prompt_tokens"]), latency)
+        for one in answer.rounds:
+            prompts[row], tasks[row] = prompt, facts["task"]
+            for outcome in one["outcomes"]:
+                ends = _schedules(outcome["asked"], steps)
+                committed[row, ends] = outcome["committed"]
+                cost[row, ends] = _ms(outcome, profile) / latency.target_ms
+            for prefix, tree in one["signals"].items():
+                history = read_history([int(bit) for bit in prefix], steps)
+                signals[row, int(f"1{prefix}", 2)] = all_signals(context, history, tree)
+            row += 1
+    return Rounds(steps, committed, cost, signals, names, prompts, tasks, most_calls(settings.max_calls, latency))
+
+
+def _schedules(asked: str, steps: int) -> slice:
+    """Return the heap numbers of the whole schedules that begin as asked: drafting ended, so they coincide."""
+    left = steps - len(asked)
+    first = int(f"1{asked}", 2) << left
+    return slice(first, first + 2**left)
+
+
+def _ms(outcome: dict[str, Any], profile: Profile) -> float:
+    spans = decode_spans([recorded_round(outcome["record"])], profile, schedules=True)
+    return 1e3 * (spans.small_s + spans.middle_s + spans.scheduler_s + spans.verify_s + spans.other_s)

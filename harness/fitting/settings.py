@@ -1,0 +1,41 @@
+"""What `treegraft fit` and `treegraft oracle` are asked for. Imports no torch."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class FitSettings(BaseModel):
+    """Every flag of the command, by key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    clock: str
+    """`profile:NAME`: what forwards and the work around them cost."""
+    out: str
+    """Folder of the finished scheduler."""
+    traces: str | None = None
+    """Folder of traced rounds, from which a stopped command goes on; null is OUT-traces."""
+    passes: int = Field(default=2, ge=1, le=5)
+    """Times that rounds are traced: first where a mixed policy starts them, then where the fitted scheduler does."""
+    every: int = Field(default=1, ge=1)
+    """Of so many rounds of an answer one is traced."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    """Of policies, folds and fits."""
+
+
+class OracleSettings(BaseModel):
+    """Every flag of the command, by key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    clock: str
+    """`profile:NAME`: what forwards and the work around them cost."""
+    traces: str | None = None
+    """Folder of traced rounds, from which a stopped command goes on; null is RUN/traces."""
+    artifact: str | None = None
+    """A fitted scheduler to judge, by name or folder; null is the pair's."""
+    every: int = Field(default=1, ge=1)
+    """Of so many rounds of an answer one is traced."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    """Of the policies that start rounds."""

@@ -1,0 +1,125 @@
+"""The learned online scheduler, and the value models that it was distilled from (TreeGraft, section 4, Table 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.errors import UserError
+from methods.schedulers.artifact import Network, load_artifact, load_planner
+from methods.schedulers.scheduler import BoundedScheduler, DraftState, Latency, register_scheduler
+from methods.schedulers.signals import SignalReader, signal_groups
+from methods.settings import Settings
+
+if TYPE_CHECKING:
+    import lightgbm
+
+
+class Margin:
+    """Evaluates a network: how much more a call is worth than none, in tokens.
+
+    Args:
+        network: as the artifact holds it.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._layers = [
+            (np.array(weights), np.array(biases))
+            for weights, biases in zip(network.weights, network.biases, strict=True)
+        ]
+
+    def __call__(self, signals: Sequence[float]) -> float:
+        """Return the margin of a state, given the network's signals."""
+        values = np.array(signals)
+        for weights, biases in self._layers[:-1]:
+            values = np.maximum(weights @ values + biases, 0.0)
+        weights, biases = self._layers[-1]
+        return float(weights[0] @ values + biases[0])
+
+
+@register_scheduler("learned")
+class LearnedScheduler(BoundedScheduler):
+    """Calls where the distilled network finds a call worth more than none.
+
+    Args:
+        settings: `artifact` is needed; `signals` chooses the variant.
+
+    Raises:
+        UserError: no artifact, or one that is not fit for the settings.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        variants = load_artifact(_artifact(settings), settings).variants
+        if settings.signals not in variants:
+            raise UserError(f"scheduler artifact {settings.artifact}: has no variant {settings.signals!r}; fit it anew")
+        network = variants[settings.signals]
+        _check_signals(network.signals, settings)
+        self.margin = Margin(network)
+        self.reader = SignalReader(settings, network.signals)
+
+    def begin(self, prompt_tokens: int, latency: Latency | None) -> None:
+        """Start a prompt."""
+        super().begin(prompt_tokens, latency)
+        self.reader.begin(prompt_tokens, self.latency)
+
+    def wants_call(self, state: DraftState) -> bool:
+        """Return whether the margin is above 0."""
+        return self.margin(self.reader.read(state)) > 0
+
+
+@register_scheduler("planner")
+class ValuePlanner(BoundedScheduler):
+    """Calls where the value models themselves put a call above none: exact to the fit, and slow.
+
+    Args:
+        settings: `artifact` is needed.
+
+    Raises:
+        UserError: no artifact, or one that is not fit for the settings.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        name = _artifact(settings)
+        load_artifact(name, settings)
+        self._planner = load_planner(name)
+        _check_signals(self._planner.signals, settings)
+        self.reader = SignalReader(settings, self._planner.signals)
+        self._models: dict[int, tuple[lightgbm.Booster, lightgbm.Booster]] = {}
+
+    def begin(self, prompt_tokens: int, latency: Latency | None) -> None:
+        """Start a prompt."""
+        super().begin(prompt_tokens, latency)
+        self.reader.begin(prompt_tokens, self.latency)
+        if not self._models:
+            from lightgbm import Booster  # takes a second, which plans need not
+
+            self._models = {
+                step: (Booster(model_str=models["call"]), Booster(model_str=models["skip"]))
+                for step, models in self._planner.steps.items()
+            }
+
+    def wants_call(self, state: DraftState) -> bool:
+        """Return whether Q(call) > Q(skip)."""
+        signals = [self.reader.read(state)]
+        call, skip = (model.predict(signals, num_threads=1)[0] for model in self._models[state.step])
+        return bool(call > skip)
+
+
+def _artifact(settings: Settings) -> str:
+    if settings.artifact is None:
+        raise UserError(
+            f"scheduler {settings.scheduler}: this pair has no fitted artifact; make one with treegraft fit, "
+            "and give artifact: FOLDER"
+        )
+    return settings.artifact
+
+
+def _check_signals(names: Sequence[str], settings: Settings) -> None:
+    known = {name for group in signal_groups(settings.steps).values() for name in group}
+    unknown = sorted({*names} - known)
+    if unknown:
+        raise UserError(f"scheduler artifact {settings.artifact}: unknown signals {', '.join(unknown)}; fit it anew")

@@ -1,0 +1,1 @@
+"""The offline value system: traces of every schedule, values fitted to them, a scheduler distilled from those."""

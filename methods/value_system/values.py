@@ -1,0 +1,167 @@
+"""Values of calling and skipping, fitted backwards over the steps, and the policy that they make.
+
+The policy that maximises tokens over time, a ratio of sums, maximises E[tokens - price x cost], where the price is the
+rate that it reaches itself. Backed up is what the fitted policy really got, never the best in hindsight, which would be
+biased upwards; models never see the prompts that they judge (cross-fitting).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from methods.value_system.rounds import Bools, Floats, Rounds
+
+if TYPE_CHECKING:
+    from lightgbm import LGBMRegressor
+
+FOLDS = 5
+PRICE_ROUNDS = 6
+_PRICE_STEADY = 1e-3
+
+TREES = {
+    "n_estimators": 60,
+    "learning_rate": 0.1,
+    "num_leaves": 8,
+    "min_child_samples": 50,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+    "verbose": -1,
+}
+"""LightGBM repeats itself only with these switches, a seed and fixed threads."""
+
+
+Judge = Callable[[Floats, Floats, Floats, int], Callable[[Floats], Floats]]
+"""Learns from signals [rows, signals], what calling and what skipping was worth [rows] and a seed; gives margins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Fitted values and the policy that they make on the rounds that they were fitted to, each prompt unseen.
+
+    Attributes:
+        price: committed tokens a verification's time.
+        margins: Q(call) - Q(skip) of every state, [rounds, 2^D]; NaN where nothing is decided.
+        schedules: the policy's schedule of each round, by heap number, [rounds].
+        rate: what it reached.
+    """
+
+    price: float
+    margins: Floats
+    schedules: NDArray[np.int64]
+    rate: float
+
+
+def q_values(seen: Floats, called: Floats, skipped: Floats, seed: int) -> Callable[[Floats], Floats]:
+    """Judge by two value models, Q(call) and Q(skip)."""
+    call, skip = (regression(seen, target, seed) for target in (called, skipped))
+    return lambda unseen: np.asarray(call.predict(unseen)) - np.asarray(skip.predict(unseen))
+
+
+def classification(seen: Floats, called: Floats, skipped: Floats, seed: int) -> Callable[[Floats], Floats]:
+    """Judge by a classifier of who is worth more, each state weighted by how much (cost-sensitive)."""
+    import lightgbm
+
+    better = called > skipped
+    if better.all() or not better.any():
+        return lambda unseen: np.full(len(unseen), float(better[0]) - 0.5)
+    model = lightgbm.LGBMClassifier(**TREES, random_state=seed)
+    model.fit(seen, better, sample_weight=np.abs(called - skipped))
+    return lambda unseen: np.asarray(model.predict_proba(unseen))[:, 1] - 0.5
+
+
+def regression(seen: Floats, target: Floats, seed: int) -> LGBMRegressor:
+    """Return a fitted value model."""
+    import lightgbm
+
+    return lightgbm.LGBMRegressor(**TREES, random_state=seed).fit(seen, target)
+
+
+def fit_values(rounds: Rounds, seed: int, note: Callable[[str], None], judge: Judge = q_values) -> Values:
+    """Fit values at the price that their own policy reaches.
+
+    Args:
+        rounds: traced rounds.
+        seed: of LightGBM and of the folds.
+        note: told how it goes.
+        judge: how margins are learnt.
+    """
+    price = float(np.nanmax(rounds.rates()))
+    for number in range(1, PRICE_ROUNDS + 1):
+        margins, schedules = _backwards(rounds, price, seed, judge)
+        reached = rounds.rate(schedules)
+        note(f"price {price:.4f} reached {reached:.4f}")
+        if abs(reached / price - 1) < _PRICE_STEADY or number == PRICE_ROUNDS:
+            break
+        price = reached
+    return Values(price, margins, schedules, reached)
+
+
+def final_models(rounds: Rounds, values: Values, seed: int) -> dict[int, tuple[LGBMRegressor, LGBMRegressor]]:
+    """Return value models for every step, call and skip, of all the rounds at the fitted price."""
+    worth = rounds.worth(values.price)
+    everywhere = np.ones(len(rounds), dtype=np.bool_)
+    models = {}
+    for step in range(rounds.steps, 0, -1):
+        seen, called, skipped = _lessons(rounds, worth, step, everywhere)
+        if len(seen):
+            models[step] = (regression(seen, called, seed), regression(seen, skipped, seed))
+        _back_up(rounds, worth, values.margins, step)
+    return models
+
+
+def _backwards(rounds: Rounds, price: float, seed: int, judge: Judge) -> tuple[Floats, NDArray[np.int64]]:
+    """Return margins and schedules of the greedy policy at a price."""
+    worth = rounds.worth(price)
+    margins = np.full((len(rounds), 2**rounds.steps), np.nan)
+    folds = fold_of(rounds.prompts, seed)
+    for step in range(rounds.steps, 0, -1):
+        for fold in range(FOLDS):
+            seen, called, skipped = _lessons(rounds, worth, step, folds != fold)
+            if not len(seen):
+                continue
+            margin = judge(seen, called, skipped, seed)
+            for state in _deciding(rounds, step):
+                rows = (folds == fold) & rounds.open(state)
+                if rows.any():
+                    margins[rows, state] = margin(rounds.signals[rows, state])
+        _back_up(rounds, worth, margins, step)
+    return margins, rounds.outcome(decisions(margins))
+
+
+def decisions(margins: Floats) -> Bools:
+    """Return which states call, [rounds, 2^D]."""
+    return np.nan_to_num(margins, nan=0.0) > 0
+
+
+def _deciding(rounds: Rounds, step: int) -> list[int]:
+    return [state for state in rounds.level(step) if rounds.may_call(state)]
+
+
+def _lessons(rounds: Rounds, worth: Floats, step: int, chosen: Bools) -> tuple[Floats, Floats, Floats]:
+    """Return signals, and what calling and what skipping was worth, of all states before a step."""
+    states = [(state, chosen & rounds.open(state)) for state in _deciding(rounds, step)]
+    if not states:
+        return np.empty((0, len(rounds.names))), np.empty(0), np.empty(0)
+    seen = np.concatenate([rounds.signals[rows, state] for state, rows in states])
+    called, skipped = (np.concatenate([worth[rows, 2 * state + bit] for state, rows in states]) for bit in (1, 0))
+    return seen, called, skipped
+
+
+def _back_up(rounds: Rounds, worth: Floats, margins: Floats, step: int) -> None:
+    """Write into `worth` what the fitted policy really gets from each state before a step."""
+    for state in rounds.level(step):
+        calls = decisions(margins[:, state])
+        worth[:, state] = np.where(calls, worth[:, 2 * state + 1], worth[:, 2 * state])
+
+
+def fold_of(prompts: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Return each round's fold; a prompt's rounds share one."""
+    known = np.unique(prompts)
+    shuffled = np.random.default_rng(seed).permutation(len(known)) % FOLDS
+    return shuffled[np.searchsorted(known, prompts)]

@@ -1,0 +1,187 @@
+"""`treegraft fit` and `oracle` on the toy pair: resumable, repeatable, never on questions to be measured on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hardware_profiles.profile import write_profile
+
+TEXTS = [
+    "tell me a story",
+    "one two three one two three",
+    "abcabcabc",
+    "why?",
+    "count to ten and back",
+    "to be or not to be",
+]
+FITTED = ("treegraft", "treegraft-no-context", "treegraft-no-history", "treegraft-no-tree", "value-planner")
+
+
+@pytest.fixture
+def clock(profile, tmp_path):
+    write_profile(profile, tmp_path / "plain.yaml")
+    return f"profile:{tmp_path / 'plain.yaml'}"
+
+
+@pytest.fixture
+def fit_run(run, tmp_path):
+    """Run the baseline on questions of one's own for fitting; return the run's folder."""
+
+    def call(*texts, out="base", **flags):
+        folder = tmp_path / "data" / "gsm8k"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"question_id": number, "turns": [text]}) for number, text in enumerate(texts)]
+        (folder / "fit.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        typed = [part for key, value in flags.items() for part in (f"--{key}", value)]
+        result = run(
+            "--data",
+            "data",
+            "--split",
+            "fit",
+            "--tasks",
+            "gsm8k",
+            "--methods",
+            "autoregressive",
+            "--max-new-tokens",
+            16,
+            "--out",
+            out,
+            *typed,
+        )
+        assert result.code == 0, result.err
+        return out
+
+    return call
+
+
+def test_a_fitted_scheduler_decodes_and_is_judged(treegraft, run, fit_run, clock, rows_of):
+    base = fit_run(*TEXTS)
+    result = treegraft("fit", base, "--clock", clock, "--out", "fitted")
+    assert result.code == 0, result.err
+    assert "hindsight:" in result.out
+    assert "call_gain" in result.out
+    card = json.loads(Path("fitted/scheduler.json").read_text())["card"]
+    assert card["questions"] == 6
+    assert card["figures"]["hindsight"]["rate"] >= card["figures"]["value models"]["rate"]
+    assert card["figures"]["hindsight"]["gap"] == 0
+
+    Path("mine.yaml").write_text(
+        "pair: toy\nmethods: ["
+        + ", ".join(f"{{name: my-{name}, base: {name}, artifact: fitted}}" for name in FITTED)
+        + "]\n"
+    )
+    decoded = treegraft(
+        "run",
+        "mine.yaml",
+        "--data",
+        "embedded",
+        "--tasks",
+        "nq",
+        "--limit",
+        1,
+        "--max-new-tokens",
+        8,
+        "--threads",
+        1,
+        "--latency",
+        "40,10",
+        "--out",
+        "decoded",
+    )
+    assert decoded.code == 0, decoded.err
+    assert {row.method for row in rows_of("decoded")} == {"autoregressive", *(f"my-{name}" for name in FITTED)}
+    assert all(row.verdict in ("reference", "identical") for row in rows_of("decoded"))
+    manifest = json.loads(Path("decoded/manifest.json").read_text())
+    assert len({spec["artifact_sha256"] for spec in manifest["methods"]} - {None}) == 1
+
+    judged = treegraft("oracle", base, "--clock", clock, "--artifact", "fitted", "--format", "json")
+    assert judged.code == 0, judged.err
+    lines = {line["policy"]: line for line in json.loads(judged.out) if line["task"] == "overall"}
+    assert {"never", "always", "value-planner", "learned scheduler"} < set(lines)
+    best = lines["best of each round, in hindsight"]
+    assert all(line["tokens_per_s"] <= best["tokens_per_s"] + 1e-9 and line["gap"] >= 0 for line in lines.values())
+    assert treegraft("oracle", base, "--clock", clock).out.count("\n") > 10
+
+
+def test_the_same_fit_twice_gives_the_same_bytes_and_a_stopped_one_goes_on(treegraft, fit_run, clock):
+    base = fit_run(*TEXTS)
+    for out in ("one", "two"):
+        assert treegraft("fit", base, "--clock", clock, "--out", out).code == 0
+    for file in ("scheduler.json", "planner.json"):
+        assert Path("one", file).read_bytes() == Path("two", file).read_bytes()
+    traces = sorted(Path("two-traces").iterdir())
+    kept = {file: file.stat().st_mtime_ns for file in traces[1:]}
+    traces[0].unlink()
+    assert treegraft("fit", base, "--clock", clock, "--out", "two").code == 0
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    assert Path("one/scheduler.json").read_bytes() == Path("two/scheduler.json").read_bytes()
+
+
+def test_questions_to_be_measured_on_are_refused_whatever_their_file_is_called(treegraft, refused, fit_run, clock, run):
+    from tasks.registry import get_task
+    from tasks.sources import load_questions
+
+    secret = load_questions(get_task("alpaca"), data="embedded").questions[0].turns[0]
+    base = fit_run(*TEXTS, f"  {secret}\n")
+    message = refused("fit", base, "--clock", clock, "--out", "fitted")
+    assert "gsm8k/6 is a question to be measured on; take it out of the fit questions" in message
+    assert not Path("fitted-traces").exists()
+
+    assert run("--tasks", "nq", "--limit", 1, "--methods", "autoregressive", "--out", "eval").code == 0
+    assert "run with --split fit" in refused("fit", "eval", "--clock", clock, "--out", "fitted")
+
+
+def test_questions_that_the_same_folder_measures_on_are_refused(refused, fit_run, clock, tmp_path):
+    base = fit_run(*TEXTS)
+    (tmp_path / "data" / "gsm8k" / "question.jsonl").write_text(
+        json.dumps({"question_id": 1, "turns": [TEXTS[3]]}) + "\n"
+    )
+    assert "gsm8k/3 is a question to be measured on" in refused("fit", base, "--clock", clock, "--out", "fitted")
+
+
+def test_what_cannot_be_fitted_is_refused(refused, fit_run, clock):
+    base = fit_run(*TEXTS[:3])
+    assert "rounds of 5 questions at least are needed" in _last(refused, base, clock)
+    assert "costs come from a profile" in refused("fit", base, "--clock", "wall", "--out", "fitted")
+    assert "--out: missing" in refused("fit", base, "--clock", clock)
+    assert "nowhere" in refused("fit", "nowhere", "--clock", clock, "--out", "fitted")
+    sampled = fit_run(*TEXTS, out="sampled", temperature=1)
+    assert "only greedy text can be traced" in refused("fit", sampled, "--clock", clock, "--out", "fitted")
+    bare = fit_run(*TEXTS, out="other", pair="toy")
+    Path("taken").write_text("")
+    assert "--out taken: cannot be made" in refused("fit", bare, "--clock", clock, "--out", "taken")
+
+
+def _last(refused, base, clock):
+    return refused("fit", base, "--clock", clock, "--out", "fitted")
+
+
+def test_traces_that_are_broken_are_named(treegraft, refused, fit_run, clock):
+    base = fit_run(*TEXTS)
+    assert treegraft("oracle", base, "--clock", clock).code == 0
+    file = sorted(Path(base, "traces").iterdir())[2]
+    file.write_bytes(file.read_bytes()[:50])
+    assert f"{file}: no traces can be read" in refused("oracle", base, "--clock", clock)
+
+
+def test_learned_schedulers_of_a_pair_without_one_say_how_to_make_one(refused):
+    message = refused("run", "--pair", "toy", "--methods", "treegraft", "--data", "embedded")
+    assert (
+        "method 'treegraft': scheduler learned: this pair has no fitted artifact; make one with treegraft fit"
+        in message
+    )
+
+
+def test_replay_gives_schedulers_the_times_of_the_profile(treegraft, run, fit_run, clock, rows_of):
+    base = fit_run(*TEXTS[:2])
+    for out in ("one", "two"):
+        result = treegraft(
+            "replay", base, "--clock", clock, "--methods", "entropy-confidence,always-early", "--out", out
+        )
+        assert result.code == 0, result.err
+    one, two = (
+        [row.model_dump() for row in rows_of(folder) if row.method != "autoregressive"] for folder in ("one", "two")
+    )
+    assert one == two
+    assert any(sum(record["schedule"]) for row in one for record in row["rounds"])
