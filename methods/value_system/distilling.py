@@ -47,7 +47,10 @@ def distil(rounds: Rounds, margins: Floats, seed: int) -> Network:
 
 
 def unseen_margins(rounds: Rounds, margins: Floats, seed: int) -> Floats:
-    """Return distilled margins of every state, by networks that have not seen its prompt, [rounds, 2^D]."""
+    """Return distilled margins of every state, by networks that have not seen its prompt, [rounds, 2^D].
+
+    What they learn is what value models say, some of which have seen it.
+    """
     folds = fold_of(rounds.prompts, seed)
     found = np.full_like(margins, np.nan)
     for fold in range(FOLDS):
