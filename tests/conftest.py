@@ -69,7 +69,7 @@ def random_artifact(tmp_path_factory):
 
     @cache
     def write(steps=5):
-        rng = np.random.default_rng(steps)
+        rng = np.random.default_rng(steps + 1)
         groups = signal_groups(steps)
         every = [name for names in groups.values() for name in names if name not in ("target_ms", "middle_ms")]
 

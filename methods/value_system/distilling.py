@@ -102,7 +102,9 @@ def _fitted(seen: Floats, target: Floats, seed: int) -> MLPRegressor:
     from sklearn.neural_network import MLPRegressor
     from threadpoolctl import threadpool_limits
 
-    model = MLPRegressor(HIDDEN, random_state=seed, max_iter=_EPOCHS, batch_size=min(256, len(seen)), alpha=1e-4)
+    model = MLPRegressor(
+        hidden_layer_sizes=HIDDEN, random_state=seed, max_iter=_EPOCHS, batch_size=min(256, len(seen)), alpha=1e-4
+    )
     with threadpool_limits(1), warnings.catch_warnings():  # more threads add in another order
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(seen, target)

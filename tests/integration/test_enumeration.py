@@ -14,10 +14,11 @@ from methods.value_system.enumeration import Enumerator
 
 pytestmark = pytest.mark.torch
 
-COUNT = 20
+COUNT = 14
 GREEDY = DecodingParams(max_new_tokens=COUNT)
 REPEATING = [4, 8, 15, 16, 23, 42] * 3
-PROMPTS = [REPEATING, random.Random(0).choices(range(6), k=40), [9]]
+FEW_LETTERS = random.Random(0).choices(range(6), k=40)  # so that most nodes have several continuations
+PROMPTS = [REPEATING, FEW_LETTERS, [9]]
 CASES = {
     "continue": {"exhaustion": "continue"},
     "release": {"exhaustion": "release", "reselect": "all", "raise_scores": True},
@@ -67,7 +68,7 @@ def leaf(outcomes, schedule):
     return found
 
 
-@pytest.mark.parametrize("schedule", ["000", "101", "011", "111"])
+@pytest.mark.parametrize("schedule", ["000", "101", "011"])
 @pytest.mark.parametrize("case", CASES)
 def test_along_a_schedule_every_round_is_that_of_decoding(build, models, case, schedule):
     settings = settings_of(case, schedule=bits(schedule))
@@ -83,15 +84,15 @@ def test_along_a_schedule_every_round_is_that_of_decoding(build, models, case, s
 @pytest.mark.parametrize("case", [case for case in CASES if case != "prefill estimates"])  # those know the prompt alone
 def test_every_other_schedule_gets_what_decoding_would_give_it_there(build, models, case):
     settings = settings_of(case, schedule=[0] * STEPS)
-    answer = build("autoregressive").generate(REPEATING, GREEDY).token_ids
-    traced = list(enumerator(build, models, **settings).trace(REPEATING, answer, COUNT))
+    answer = build("autoregressive").generate(FEW_LETTERS, GREEDY).token_ids
+    traced = list(enumerator(build, models, **settings).trace(FEW_LETTERS, answer, COUNT))
     assert any(len(one.outcomes) > 4 for one in traced)
     for one in traced:
-        done = one.context - len(REPEATING)
+        done = one.context - len(FEW_LETTERS)
         for schedule in SCHEDULES:
             outcome = leaf(one.outcomes, schedule)
             decoder = build("treegraft-fixed", **{**settings, "schedule": bits(schedule)})
-            context = [*REPEATING, *answer[:done]]
+            context = [*FEW_LETTERS, *answer[:done]]
             _, rounds = decoder.redraft(context, answer[done:], COUNT - done)
             _, record = next(iter(rounds))
             assert (record.drafted, record.accepted, record.schedule, record.by_middle) == (
@@ -120,9 +121,7 @@ def test_states_are_told_apart_and_none_is_left_out(build, models):
 def test_signals_are_those_that_the_online_scheduler_reads(build, models, random_artifact, monkeypatch):
     from methods.schedulers import signals
 
-    settings = {**settings_of("continue"), "artifact": random_artifact(STEPS)}
-    answer = build("autoregressive").generate(REPEATING, GREEDY).token_ids
-    online = build("treegraft", **settings)
+    settings = {**settings_of("continue"), "artifact": random_artifact(STEPS), "max_calls": 1}
     read = []
     plain = signals.read_tree
 
@@ -131,20 +130,24 @@ def test_signals_are_those_that_the_online_scheduler_reads(build, models, random
         return read[-1]
 
     monkeypatch.setattr(signals, "read_tree", record)
-    _, rounds = online.redraft(REPEATING, answer, COUNT)
-    taken = ["".join(map(str, record.schedule)) for _, record in rounds]
-    made = Enumerator(models, online.settings)
-    made.latency = Latency(40.0, 10.0)
-    traced = list(made.trace(REPEATING, answer, COUNT))
-    assert [one.taken for one in traced] == taken[: len(traced)]
-    assert len(set(taken)) > 1
-    expected = iter(read)
-    for one in traced:
-        calls = 0
-        for step in range(STEPS):
-            if calls < 4:  # B0 of 40 and 10 ms
-                assert one.signals[one.taken[:step]] == next(expected)
-            calls += int(one.taken[step])
+    followed = set()
+    for prompt in PROMPTS:
+        answer = build("autoregressive").generate(prompt, GREEDY).token_ids
+        online = build("treegraft", **settings)
+        read.clear()
+        _, rounds = online.redraft(prompt, answer, COUNT)
+        taken = ["".join(map(str, record.schedule)) for _, record in rounds]
+        expected = iter(list(read))
+        made = Enumerator(models, online.settings)
+        made.latency = Latency(40.0, 10.0)
+        traced = list(made.trace(prompt, answer, COUNT))
+        assert [one.taken for one in traced] == taken[: len(traced)]
+        for one in traced:
+            for step in range(STEPS):
+                if "1" not in one.taken[:step]:  # else no call is left, and nothing is read
+                    assert one.signals[one.taken[:step]] == next(expected)
+        followed |= set(taken[: len(traced)])
+    assert len(followed) > 1
 
 
 def test_every_so_many_rounds_are_traced_and_the_others_followed(build, models):
