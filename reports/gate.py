@@ -122,7 +122,8 @@ def gate_line(
 
 def _tokens_per_round(pairings: Sequence[Pairing]) -> float | None:
     rows = [row for pairing in pairings for answers in pairing.method for row in answers.turns]
-    return pooled_rates(rows)["tokens_per_round"]
+    found: float | None = pooled_rates(rows)["tokens_per_round"]
+    return found
 
 
 def _faults(base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from harness.errors import UserError
 from reports.decomposition import Factor, decompose
@@ -245,7 +246,7 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
     return replace(line, notes=_notes(line, Counter(row.flaw for row in answered if row.flaw)))
 
 
-def _effects(compared: list[Compared], *, is_baseline: bool) -> dict[str, float | None]:
+def _effects(compared: list[Compared], *, is_baseline: bool) -> dict[str, Any]:
     names = ("speedup", "ci_low", "ci_high", "total_ratio", "e2e_ratio", "tokens_per_s", "p", "rank_biserial")
     if not compared:
         return dict.fromkeys(names)

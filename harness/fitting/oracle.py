@@ -76,10 +76,13 @@ def _policies(rounds: Rounds, artifact: str | None, settings: Settings) -> dict[
             label = "learned scheduler" if name == "full" else f"learned scheduler, {name}"
             margins[label] = network_margins(network, rounds)
         for label, values in margins.items():
-            schedules = rounds.outcome(decisions(values))
-            found[label] = lambda part, chosen, schedules=schedules: schedules[chosen]
+            found[label] = _known(rounds.outcome(decisions(values)))
     found["best of each round, in hindsight"] = lambda part, chosen: hindsight(part)
     return found
+
+
+def _known(schedules: NDArray[np.int64]) -> Policy:
+    return lambda part, chosen: schedules[chosen]
 
 
 def _line(

@@ -104,9 +104,9 @@ class ValuePlanner(BoundedScheduler):
 
     def wants_call(self, state: DraftState) -> bool:
         """Return whether Q(call) > Q(skip)."""
-        signals = [self.reader.read(state)]
-        call, skip = (model.predict(signals, num_threads=1)[0] for model in self._models[state.step])
-        return bool(call > skip)
+        signals = np.array([self.reader.read(state)])
+        call, skip = (np.asarray(model.predict(signals, num_threads=1)) for model in self._models[state.step])
+        return bool(call[0] > skip[0])
 
 
 def _artifact(settings: Settings) -> str:

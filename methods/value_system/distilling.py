@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,5 +110,5 @@ def _fitted(seen: Floats, target: Floats, seed: int) -> MLPRegressor:
         return model.fit(seen, target)
 
 
-def _rounded(values: NDArray[np.float64]) -> list:
+def _rounded(values: NDArray[np.float64]) -> Any:
     return np.vectorize(lambda value: float(f"{value:.{_DIGITS}g}"))(values).tolist()

@@ -115,7 +115,7 @@ class Enumerator(TreeGraft):
     @property
     def round_rows(self) -> int:
         """KV rows that all schedules of a round may need together."""
-        return super().round_rows * 2**self.settings.steps
+        return super().round_rows << self.settings.steps
 
     def _shared(self) -> SharedMiddle:
         assert isinstance(self._middle, SharedMiddle)  # made by `middle_drafter`
@@ -138,7 +138,7 @@ class Enumerator(TreeGraft):
             other.taken, branch.taken = branch.taken and not choice, branch.taken and choice
             asked += [(other, False), (branch, True)]
         self._prepare([branch for branch, call in asked if call])
-        grown = []
+        grown: list[_Branch] = []
         for branch, call in asked:
             branch.asked += str(int(call))
             self._middle = branch.middle

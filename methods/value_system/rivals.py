@@ -59,7 +59,8 @@ class _Threshold:
     def schedules(self, rounds: Rounds) -> NDArray[np.int64]:
         """Return each round's schedule."""
         state, signal, sign, limit, once = self._rule
-        return np.where(sign * rounds.signals[:, state, signal] <= limit, once, self._never)
+        called: NDArray[np.int64] = np.where(sign * rounds.signals[:, state, signal] <= limit, once, self._never)
+        return called
 
 
 def _best_limit(rounds: Rounds, values: NDArray[np.float64], never: int, once: int) -> tuple[float, float]:

@@ -132,7 +132,7 @@ def hindsight(rounds: Rounds) -> NDArray[np.int64]:
     schedules = np.array(rounds.schedules)
     price = float(np.nanmax(rounds.rates()))
     for _ in range(100):
-        best = schedules[np.argmax(rounds.worth(price)[:, schedules], axis=1)]
+        best: NDArray[np.int64] = schedules[np.argmax(rounds.worth(price)[:, schedules], axis=1)]
         reached = rounds.rate(best)
         if abs(reached - price) < 1e-9 * price:
             break

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ FOLDS = 5
 PRICE_ROUNDS = 6
 _PRICE_STEADY = 1e-3
 
-TREES = {
+TREES: dict[str, Any] = {
     "n_estimators": 60,
     "learning_rate": 0.1,
     "num_leaves": 8,
