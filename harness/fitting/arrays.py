@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from hardware_profiles.profile import Profile
 from harness.retiming import decode_spans
+from methods.core.generation import Forward, Round
 from methods.schedulers.scheduler import Latency, most_calls
 from methods.schedulers.signals import all_signals, read_context, read_history, signal_groups
 from methods.settings import Settings
@@ -27,27 +27,35 @@ def timed_rounds(answers: Sequence[TracedAnswer], profile: Profile, latency: Lat
     """
     steps = settings.steps
     names = tuple(name for group in signal_groups(steps).values() for name in group)
-    count = sum(len(answer.rounds) for answer in answers)
-    committed, cost = np.zeros((count, 2 ** (steps + 1))), np.ones((count, 2 ** (steps + 1)))
+    count = sum(len(answer.rounds) + 1 for answer in answers)
+    committed = np.ones((count, 2 ** (steps + 1)), dtype=np.int64)
+    cost = np.ones((count, 2 ** (steps + 1)))
     signals = np.full((count, 2**steps, len(names)), np.nan)
-    prompts, tasks = np.zeros(count, dtype=np.int64), np.empty(count, dtype="<U32")
+    left, prompts = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    tasks = np.empty(count, dtype="<U32")
     questions: dict[tuple[str, str], int] = {}
     row = 0
     for answer in answers:
         facts = answer.facts
         prompt = questions.setdefault((facts["task"], facts["question_id"]), len(questions))
         context = read_context(int(facts["prompt_tokens"]), latency)
+        places = slice(row, row + len(answer.rounds) + 1)
+        prompts[places], tasks[places] = prompt, facts["task"]
+        left[places] = np.arange(len(answer.rounds) + 1, 0, -1)
         for one in answer.rounds:
-            prompts[row], tasks[row] = prompt, facts["task"]
             for outcome in one["outcomes"]:
                 ends = _schedules(outcome["asked"], steps)
                 committed[row, ends] = outcome["committed"]
-                cost[row, ends] = _ms(outcome, profile) / latency.target_ms
+                cost[row, ends] = _ms(recorded_round(outcome["record"]), profile) / latency.target_ms
             for prefix, tree in one["signals"].items():
                 history = read_history([int(bit) for bit in prefix], steps)
                 signals[row, int(f"1{prefix}", 2)] = all_signals(context, history, tree)
             row += 1
-    return Rounds(steps, committed, cost, signals, names, prompts, tasks, most_calls(settings.max_calls, latency))
+        last = Forward("target", None, 1, int(facts["prompt_tokens"]) + len(answer.rounds) - 1)
+        cost[row] = _ms(Round([], 0, 0, [last]), profile) / latency.target_ms
+        row += 1
+    b0 = most_calls(settings.max_calls, latency)
+    return Rounds(steps, committed, cost, signals, names, left, prompts, tasks, b0)
 
 
 def _schedules(asked: str, steps: int) -> slice:
@@ -57,6 +65,6 @@ def _schedules(asked: str, steps: int) -> slice:
     return slice(first, first + 2**left)
 
 
-def _ms(outcome: dict[str, Any], profile: Profile) -> float:
-    spans = decode_spans([recorded_round(outcome["record"])], profile, schedules=True)
+def _ms(record: Round, profile: Profile) -> float:
+    spans = decode_spans([record], profile, schedules=True)
     return 1e3 * (spans.small_s + spans.middle_s + spans.scheduler_s + spans.verify_s + spans.other_s)

@@ -9,7 +9,7 @@ import numpy as np
 from hardware_profiles.profile import Profile
 from harness.errors import UserError
 from harness.fitting.arrays import timed_rounds
-from harness.fitting.collect import MIXED, Collector, traced
+from harness.fitting.collect import Collector
 from harness.fitting.judging import Note, call_gain, distilled, figures, planner
 from harness.fitting.settings import FitSettings
 from harness.flags import Bar
@@ -20,13 +20,10 @@ from harness.retiming import CLOCK_PREFIX, profile_of
 from methods.schedulers.artifact import DRAFTING_KEYS, Artifact, write_artifact
 from methods.schedulers.scheduler import Latency
 from methods.value_system.distilling import HIDDEN
-from methods.value_system.traces import TracedAnswer
-from methods.value_system.values import FOLDS, TREES, fit_values
+from methods.value_system.values import FOLDS, ITERATIONS, TREES, fit_values
 from tasks.known_eval import known_eval_digests, question_digest
 from tasks.registry import get_task
 from tasks.sources import load_questions
-
-_LEAST_PROMPTS = FOLDS
 
 
 def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
@@ -47,45 +44,34 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
     profile, latency, recorded = opened(run, settings.clock)
     out = _out_folder(settings)
     refuse_eval_questions(recorded)
-    folder = Path(settings.traces or f"{settings.out.rstrip('/')}-traces")
-    collector = Collector(recorded, folder, latency, every=settings.every, seed=settings.seed)
-    spec = collector.drafting
-    answers: list[TracedAnswer] = []
-    for number in range(1, settings.passes + 1):
-        first = number == 1
-        answers += traced(collector.collect(MIXED if first else ["learned"], None if first else out, bar))
-        rounds = timed_rounds(answers, profile, latency, spec.settings)
-        if len(np.unique(rounds.prompts)) < _LEAST_PROMPTS:
-            raise UserError(
-                f"{run}: rounds of {_LEAST_PROMPTS} questions at least are needed; raise --limit of the run"
-            )
-        note(f"pass {number}: {len(rounds)} rounds of {len(np.unique(rounds.prompts))} questions")
-        values = fit_values(rounds, settings.seed, note)
-        whole = number == settings.passes  # only the last scheduler is shown, and needs figures and variants
-        variants, unseen = distilled(rounds, values.margins, settings.seed, whole=whole)
-        artifact = Artifact(
-            pair=recorded.pair.name,
-            clock=f"{CLOCK_PREFIX}{profile.name}",
-            drafting=spec.settings.model_dump(mode="json", include=set(DRAFTING_KEYS)),
-            latency=(latency.target_ms, latency.middle_ms),
-            rate=values.rate,
-            call_gain=call_gain(rounds),
-            variants=variants,
-            card={
-                "data": {name: task.sha256 for name, task in recorded.manifest.tasks.items()},
-                "weights": {role: facts["sha256"] for role, facts in recorded.manifest.weights.items()},
-                "questions": len(np.unique(rounds.prompts)),
-                "rounds": len(rounds),
-                "recipe": {
-                    **settings.model_dump(exclude={"clock", "out", "traces"}),
-                    "trees": TREES,
-                    "hidden": list(HIDDEN),
-                },
-                "figures": figures(rounds, values, unseen, settings.seed, note) if whole else {},
-                "versions": versions(),
-            },
-        )
-        write_artifact(out, artifact, planner(rounds, values, settings.seed))
+    collector = Collector(recorded, Path(settings.traces or f"{settings.out.rstrip('/')}-traces"))
+    drafting = collector.spec.settings
+    rounds = timed_rounds(collector.collect(bar), profile, latency, drafting)
+    questions = len(np.unique(rounds.prompts))
+    if questions < FOLDS:
+        raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
+    note(f"{len(rounds)} rounds of {questions} questions")
+    values = fit_values(rounds, settings.seed, note)
+    variants, unseen = distilled(rounds, values.margins, settings.seed)
+    artifact = Artifact(
+        pair=recorded.pair.name,
+        clock=f"{CLOCK_PREFIX}{profile.name}",
+        drafting=drafting.model_dump(mode="json", include=set(DRAFTING_KEYS)),
+        latency=(latency.target_ms, latency.middle_ms),
+        rate=values.rate,
+        call_gain=call_gain(rounds),
+        variants=variants,
+        card={
+            "data": {name: task.sha256 for name, task in recorded.manifest.tasks.items()},
+            "weights": {role: facts["sha256"] for role, facts in recorded.manifest.weights.items()},
+            "questions": questions,
+            "rounds": len(rounds),
+            "recipe": {"seed": settings.seed, "trees": TREES, "hidden": list(HIDDEN), "iterations": ITERATIONS},
+            "figures": figures(rounds, values, unseen, settings.seed, note),
+            "versions": versions(),
+        },
+    )
+    write_artifact(out, artifact, planner(rounds, values, settings.seed))
     return artifact
 
 

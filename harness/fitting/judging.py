@@ -5,37 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from methods.schedulers.artifact import Network, Planner
 from methods.schedulers.signals import signal_groups
 from methods.value_system import rivals
 from methods.value_system.distilling import distil, unseen_margins
-from methods.value_system.rounds import Floats, Rounds, always, bits_of, hindsight
+from methods.value_system.rounds import Floats, Rounds, Schedules, always, bits_of
 from methods.value_system.values import Values, classification, decisions, final_models, fit_values
 
 Note = Callable[[str], None]
 
-Schedules = NDArray[np.int64]
 
-
-def distilled(
-    rounds: Rounds, margins: Floats, seed: int, *, whole: bool
-) -> tuple[dict[str, Network], dict[str, Schedules]]:
+def distilled(rounds: Rounds, margins: Floats, seed: int) -> tuple[dict[str, Network], dict[str, Schedules]]:
     """Return networks by variant, and the schedules that networks give to rounds whose prompts they have not seen.
 
     Args:
         rounds: traced rounds.
         margins: fitted margins, which every variant learns.
         seed: of weights and batches.
-        whole: False leaves the variants without a group of signals out, and the schedules.
     """
-    parts = {"full": rounds}
-    if whole:
-        parts |= {f"no-{group}": rounds.without(names) for group, names in signal_groups(rounds.steps).items()}
+    groups = signal_groups(rounds.steps).items()
+    parts = {"full": rounds, **{f"no-{group}": rounds.without(names) for group, names in groups}}
     networks = {name: distil(part, margins, seed) for name, part in parts.items()}
-    if not whole:
-        return networks, {}
     unseen = {name: part.outcome(decisions(unseen_margins(part, margins, seed))) for name, part in parts.items()}
     return networks, unseen
 
@@ -51,10 +42,16 @@ def planner(rounds: Rounds, values: Values, seed: int) -> Planner:
 
 
 def call_gain(rounds: Rounds) -> float:
-    """Return how many tokens more a round commits that calls in its first step than one that never calls."""
+    """Return how many tokens more a round commits that calls in its first step, where rounds that never call begin."""
     never = 2**rounds.steps
     once = never + never // 2
-    return float((rounds.committed[:, once] - rounds.committed[:, never]).mean())
+    begun = rounds.visited(always(rounds, never)) & rounds.open(1)
+    return float((rounds.committed[begun, once] - rounds.committed[begun, never]).mean())
+
+
+def calls_a_round(rounds: Rounds, schedules: Schedules) -> float:
+    """Return the middle calls a round along a policy's own path."""
+    return float(np.mean([bits_of(int(one)).count("1") for one in schedules[rounds.visited(schedules)]]))
 
 
 def figures(
@@ -69,7 +66,6 @@ def figures(
         seed: of folds.
         note: told each line.
     """
-    best = hindsight(rounds)
     policies = {
         "never": always(rounds, 2**rounds.steps),
         "best fixed schedule": rivals.best_fixed(rounds, seed),
@@ -78,12 +74,12 @@ def figures(
         "cost-sensitive classification": fit_values(rounds, seed, lambda line: None, classification).schedules,
         "value models": values.schedules,
         **{f"learned, {name}": schedules for name, schedules in unseen.items()},
-        "hindsight": best,
+        "hindsight": rounds.hindsight(),
     }
     found = {}
     for name, schedules in policies.items():
-        rate, gap = rounds.rate(schedules), rivals.gap(rounds, schedules, best, values.price)
-        calls = float(np.mean([bits_of(int(schedule)).count("1") for schedule in schedules]))
+        rate, gap = rounds.rate(schedules), rivals.gap(rounds, schedules)
+        calls = calls_a_round(rounds, schedules)
         found[name] = {"rate": round(rate, 5), "gap": round(gap, 5), "calls": round(calls, 4)}
         note(f"{name}: {rate:.4f} tokens a verification's time, gap {gap:.4f}, {calls:.2f} calls a round")
     return found

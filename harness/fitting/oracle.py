@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tabulate import tabulate
 
 from harness.fitting.arrays import timed_rounds
-from harness.fitting.collect import MIXED, Collector, traced
+from harness.fitting.collect import Collector
 from harness.fitting.fit import opened
+from harness.fitting.judging import calls_a_round
 from harness.fitting.settings import OracleSettings
 from harness.flags import Bar
 from methods.schedulers.artifact import load_artifact, load_planner
 from methods.settings import Settings
 from methods.value_system.distilling import network_margins, planner_margins
 from methods.value_system.rivals import gap
-from methods.value_system.rounds import Rounds, always, bits_of, hindsight
+from methods.value_system.rounds import Bools, Rounds, Schedules, always, bits_of
 from methods.value_system.values import decisions
 
 OVERALL = "overall"
@@ -29,8 +29,8 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
     """Return one line a policy and task, modelled.
 
     A line holds `task`, `policy`, `schedule` (bits, where it is always the same), `tokens_per_s`, `committed` and
-    `calls` a round, `gap` (tokens a round that hindsight is worth more, at the price of time that it reaches), and
-    `rounds`.
+    `calls` a round, `gap` (verifications' time that a round loses to the best schedule there), and `rounds`, all along
+    the policy's own path.
 
     Args:
         run: the folder of a run; the baseline's greedy answers are traced.
@@ -41,26 +41,21 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
         UserError: unusable input.
     """
     profile, latency, recorded = opened(run, settings.clock)
-    folder = Path(settings.traces) if settings.traces else run / "traces"
-    collector = Collector(recorded, folder, latency, every=settings.every, seed=settings.seed)
-    drafting = collector.drafting.settings
-    rounds = timed_rounds(traced(collector.collect(MIXED, None, bar)), profile, latency, drafting)
-    artifact = settings.artifact or drafting.artifact
-    policies = _policies(rounds, artifact, drafting)
+    collector = Collector(recorded, Path(settings.traces) if settings.traces else run / "traces")
+    drafting = collector.spec.settings
+    rounds = timed_rounds(collector.collect(bar), profile, latency, drafting)
+    policies = _policies(rounds, settings.artifact or recorded.pair.defaults.get("artifact"), drafting)
     tasks = [str(task) for task in np.unique(rounds.tasks)]
     lines = []
     for task in [*tasks, OVERALL]:
         chosen = np.ones(len(rounds), dtype=np.bool_) if task == OVERALL else rounds.tasks == task
         part = rounds.part(chosen)
-        best = hindsight(part)
-        price = part.rate(best)
         for name, policy in policies.items():
-            schedules = policy(part, chosen)
-            lines.append(_line(part, task, name, schedules, gap(part, schedules, best, price), latency.target_ms))
+            lines.append(_line(part, task, name, policy(part, chosen), latency.target_ms))
     return lines
 
 
-Policy = Callable[[Rounds, NDArray[np.bool_]], NDArray[np.int64]]
+Policy = Callable[[Rounds, Bools], Schedules]
 
 
 def _policies(rounds: Rounds, artifact: str | None, settings: Settings) -> dict[str, Policy]:
@@ -77,28 +72,26 @@ def _policies(rounds: Rounds, artifact: str | None, settings: Settings) -> dict[
             margins[label] = network_margins(network, rounds)
         for label, values in margins.items():
             found[label] = _known(rounds.outcome(decisions(values)))
-    found["best of each round, in hindsight"] = lambda part, chosen: hindsight(part)
+    found["best of each round, in hindsight"] = lambda part, chosen: part.hindsight()
     return found
 
 
-def _known(schedules: NDArray[np.int64]) -> Policy:
+def _known(schedules: Schedules) -> Policy:
     return lambda part, chosen: schedules[chosen]
 
 
-def _line(
-    part: Rounds, task: str, name: str, schedules: NDArray[np.int64], behind: float, target_ms: float
-) -> dict[str, Any]:
-    rows = np.arange(len(part))
+def _line(part: Rounds, task: str, name: str, schedules: Schedules, target_ms: float) -> dict[str, Any]:
+    rows = np.flatnonzero(part.visited(schedules))
     known: Sequence[int] = np.unique(schedules).tolist()
     return {
         "task": task,
         "policy": name,
         "schedule": bits_of(known[0]) if len(known) == 1 else None,
         "tokens_per_s": 1e3 * part.rate(schedules) / target_ms,
-        "committed": float(part.committed[rows, schedules].mean()),
-        "calls": float(np.mean([bits_of(int(schedule)).count("1") for schedule in schedules])),
-        "gap": behind,
-        "rounds": len(part),
+        "committed": float(part.committed[rows, schedules[rows]].mean()),
+        "calls": calls_a_round(part, schedules),
+        "gap": gap(part, schedules),
+        "rounds": len(rows),
     }
 
 
@@ -120,10 +113,10 @@ def oracle_table(lines: Sequence[dict[str, Any]]) -> str:
             "Tokens a second, modelled:",
             tabulate(speeds, headers=["policy", *tasks], disable_numparse=True),
             "",
-            f"Overall, {overall[0]['rounds']} rounds:",
+            "Overall, along each policy's own path:",
             tabulate(habits, headers=["policy", "committed a round", "calls a round", "gap"], disable_numparse=True),
             "",
             f"Best schedules in hindsight: {', '.join(schedules)}.",
-            "gap: tokens a round that the best of each round is worth more, at the price of time that it earns.",
+            "gap: verifications' time that a round loses to the best schedule there.",
         ]
     )

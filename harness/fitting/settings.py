@@ -16,12 +16,8 @@ class FitSettings(BaseModel):
     """Folder of the finished scheduler."""
     traces: str | None = None
     """Folder of traced rounds, from which a stopped command goes on; null is OUT-traces."""
-    passes: int = Field(default=2, ge=1, le=5)
-    """Times that rounds are traced: first where a mixed policy starts them, then where the fitted scheduler does."""
-    every: int = Field(default=1, ge=1)
-    """Of so many rounds of an answer one is traced."""
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """Of policies, folds and fits."""
+    """Of folds and fits."""
 
 
 class OracleSettings(BaseModel):
@@ -35,7 +31,3 @@ class OracleSettings(BaseModel):
     """Folder of traced rounds, from which a stopped command goes on; null is RUN/traces."""
     artifact: str | None = None
     """A fitted scheduler to judge, by name or folder; null is the pair's."""
-    every: int = Field(default=1, ge=1)
-    """Of so many rounds of an answer one is traced."""
-    seed: int = Field(default=0, ge=0, lt=2**31)
-    """Of the policies that start rounds."""

@@ -101,5 +101,11 @@ class SharedMiddle(MiddleDrafter):
         return len(nodes) + (self._own.unseen if first else 0)
 
     def commit(self, accepted: Sequence[int]) -> None:
-        """Keep what this schedule evaluated of the accepted path; drop the rest, the other schedules' included."""
-        self.model.commit(self._own.kept_rows(accepted) if self._own.rows else [])
+        """Drop what was evaluated: `see` says what is committed."""
+        self.model.commit([])
+
+    def see(self, context: Sequence[int]) -> None:
+        """Take the committed tokens before the last one into the cache, where they fit."""
+        self.model.commit([])
+        if len(context) <= self.model.max_positions:
+            self.model.prefill(self._known(context[self.model.length : -1]))

@@ -147,7 +147,6 @@ _MODULES = {
     "entropy-confidence": "methods.schedulers.heuristics",
     "candidate-score-gap": "methods.schedulers.heuristics",
     "latency-normalized": "methods.schedulers.heuristics",
-    "random": "methods.schedulers.random_calls",
     "learned": "methods.schedulers.learned",
     "planner": "methods.schedulers.learned",
 }

@@ -1,7 +1,7 @@
-"""Every schedule of a round at once, along a known text: what each would have drafted and got accepted.
+"""Every schedule of a round at once, at every place of a known text: what each would have drafted and got accepted.
 
 In greedy decoding the target's continuation is fixed, so that a tree's accepted length is its longest path that agrees
-with it: no target forward is run. Rounds begin where decoding under the method's own scheduler would begin them.
+with it: no target forward is run. With every place of an answer known, any policy can be followed along its own path.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 
 from methods.core.generation import Forward, Round
 from methods.core.stopwatch import Stopwatch
-from methods.core.tree import DraftTree
 from methods.drafters.shared_middle import SharedMiddle
-from methods.method import Models
 from methods.schedulers.scheduler import DraftState
 from methods.schedulers.signals import read_tree
-from methods.settings import Settings
 from methods.treegraft import TreeGraft
 
 
@@ -34,12 +31,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TracedRound:
-    """One round under every schedule."""
+    """A round that begins at one place of an answer, under every schedule."""
 
     context: int
     """Committed tokens before it, the prompt's included."""
-    taken: str
-    """The schedule that the trajectory took, as `Outcome.asked`."""
     outcomes: list[Outcome]
     """One for each schedule; schedules that coincide after drafting ended early stand once."""
     signals: dict[str, list[float]]
@@ -52,65 +47,42 @@ class _Branch:
 
     state: DraftState
     middle: SharedMiddle
-    taken: bool
-    """Whether the trajectory follows it so far."""
     asked: str = ""
     forwards: list[Forward] = field(default_factory=list)
 
     def fork(self) -> _Branch:
-        return _Branch(self.state.fork(), self.middle.fork(), self.taken, self.asked, list(self.forwards))
+        return _Branch(self.state.fork(), self.middle.fork(), self.asked, list(self.forwards))
 
 
 class Enumerator(TreeGraft):
-    """Drafts every schedule of a round; the settings' scheduler says which one decoding goes on with.
+    """Drafts every schedule of a round.
 
     Args:
         models: the pair's models; nothing but their vocabulary and length is asked of the target.
-        settings: the method's parameters, with a scheduler that may call the middle drafter.
+        settings: the method's parameters, with any scheduler that may call the middle drafter; it is not asked.
     """
 
     middle_drafter = SharedMiddle
 
-    def __init__(self, models: Models, settings: Settings) -> None:
-        super().__init__(models, settings)
-        self._leaves: list[_Branch] = []
-        self._signals: dict[str, list[float]] = {}
+    def trace(self, prompt_ids: Sequence[int], token_ids: Sequence[int], max_new_tokens: int) -> Iterator[TracedRound]:
+        """Yield a round for every token of an answer but the last, for which nothing is drafted.
 
-    def trace(
-        self, prompt_ids: Sequence[int], token_ids: Sequence[int], max_new_tokens: int, *, every: int = 1
-    ) -> Iterator[TracedRound]:
-        """Yield the rounds of an answer, each under every schedule.
+        The middle drafter has seen what it would have seen if the round before had called it.
 
         Args:
             prompt_ids: the prompt.
             token_ids: the target's greedy answer to it.
             max_new_tokens: what it was decoded with.
-            every: of so many rounds one is enumerated; the others follow the scheduler alone.
         """
-        self._every, self._count = every, 0
-        done = 0
-        _, rounds = self.redraft(prompt_ids, token_ids, max_new_tokens)
-        for tree, _ in rounds:
-            if self._leaves and self._signals:
-                yield self._traced(len(prompt_ids) + done, token_ids[done:])
-            done += len(tree.follow(token_ids[done:]))
-
-    def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
-        """Return the pruned tree of the schedule that the scheduler chose; keep those of all others."""
-        self._leaves, self._signals = [], {}
-        self._count += 1
-        state = self._root(context)
-        middle = self._shared()
-        middle.begin_round(context)
-        live = [_Branch(state, middle, taken=True)]
-        for step in range(1, self.settings.steps + 1 if remaining > 1 else 1):
-            live = self._advanced(live, step, context, watch)
-        self._leaves += live
-        chosen = next(branch for branch in self._leaves if branch.taken)
-        self._middle, self._calls, self.drafted = chosen.middle, chosen.state.calls, chosen.state.tree
-        forwards += chosen.forwards
-        self._trees = [self._pruned(branch.state.tree, context, remaining) for branch in self._leaves]
-        return self._trees[self._leaves.index(chosen)]
+        capacity = len(prompt_ids) + max_new_tokens + self.settings.budget + 1
+        self.models.target.begin(capacity)
+        self.begin(prompt_ids, capacity)
+        context = list(prompt_ids)
+        for done, token in enumerate(token_ids[:-1]):
+            yield self._traced(context, token_ids[done:], max_new_tokens - done)
+            self._shared().see(context)
+            context.append(token)
+            self.advance([token], [], _UNTIMED)
 
     @property
     def round_rows(self) -> int:
@@ -121,44 +93,44 @@ class Enumerator(TreeGraft):
         assert isinstance(self._middle, SharedMiddle)  # made by `middle_drafter`
         return self._middle
 
-    def _advanced(self, live: Sequence[_Branch], step: int, context: Sequence[int], watch: Stopwatch) -> list[_Branch]:
-        """Take a step in every branch, both ways where the round is enumerated; return those that go on."""
-        asked: list[tuple[_Branch, bool]] = []
-        for branch in live:
-            branch.state.step = step
-            if self._is_over(branch.state):
-                self._leaves.append(branch)
-                continue
-            choice = branch.taken and self._scheduler.should_call(branch.state)
-            if self._count % self._every:
-                asked.append((branch, choice))
-                continue
-            self._signals[branch.asked] = read_tree(branch.state.tree, branch.state.frontier, self.settings)
-            other = branch.fork()
-            other.taken, branch.taken = branch.taken and not choice, branch.taken and choice
-            asked += [(other, False), (branch, True)]
-        self._prepare([branch for branch, call in asked if call])
-        grown: list[_Branch] = []
-        for branch, call in asked:
-            branch.asked += str(int(call))
-            self._middle = branch.middle
-            goes_on = self._take(branch.state, call, context, watch, branch.forwards)
-            (grown if goes_on else self._leaves).append(branch)
-        return grown
+    def _traced(self, context: Sequence[int], continuation: Sequence[int], remaining: int) -> TracedRound:
+        middle = self._shared()
+        middle.begin_round(context)
+        live, ended = [_Branch(self._root(context), middle)], list[_Branch]()
+        signals: dict[str, list[float]] = {}
+        for step in range(1, self.settings.steps + 1):
+            asked: list[tuple[_Branch, bool]] = []
+            for branch in live:
+                branch.state.step = step
+                if self._is_over(branch.state):
+                    ended.append(branch)
+                    continue
+                signals[branch.asked] = read_tree(branch.state.tree, branch.state.frontier, self.settings)
+                asked += [(branch.fork(), False), (branch, True)]
+            self._prepare([branch for branch, call in asked if call])
+            live = []
+            for branch, call in asked:
+                branch.asked += str(int(call))
+                self._middle = branch.middle
+                goes_on = self._take(branch.state, call, context, _UNTIMED, branch.forwards)
+                (live if goes_on else ended).append(branch)
+        outcomes = [self._outcome(branch, context, continuation, remaining) for branch in (*ended, *live)]
+        return TracedRound(len(context), sorted(outcomes, key=lambda one: one.asked), signals)
 
     def _prepare(self, calling: Sequence[_Branch]) -> None:
+        """Evaluate what all the branches' middle steps need in one forward."""
         fitting = [branch for branch in calling if branch.middle.fits(branch.state.tree)]
         wanted = [node for one in fitting for node in one.middle.wanted(one.state.tree, one.state.frontier)]
         if wanted:
             fitting[0].middle.prepare(wanted)
 
-    def _traced(self, context: int, continuation: Sequence[int]) -> TracedRound:
-        outcomes = []
-        for branch, tree in zip(self._leaves, self._trees, strict=True):
-            path = tree.follow(continuation)
-            target = Forward("target", None, len(tree), context - 1)
-            middle = sum(tree.origins[node] == "middle" for node in path)
-            record = Round(branch.state.calls, len(tree) - 1, len(path) - 1, [*branch.forwards, target], middle)
-            outcomes.append(Outcome(branch.asked, min(len(path), len(continuation)), record))
-        taken = next(branch.asked for branch in self._leaves if branch.taken)
-        return TracedRound(context, taken, sorted(outcomes, key=lambda one: one.asked), dict(self._signals))
+    def _outcome(self, branch: _Branch, context: Sequence[int], continuation: Sequence[int], remaining: int) -> Outcome:
+        tree = self._pruned(branch.state.tree, context, remaining)
+        path = tree.follow(continuation)
+        target = Forward("target", None, len(tree), len(context) - 1)
+        middle = sum(tree.origins[node] == "middle" for node in path)
+        record = Round(branch.state.calls, len(tree) - 1, len(path) - 1, [*branch.forwards, target], middle)
+        return Outcome(branch.asked, min(len(path), len(continuation)), record)
+
+
+_UNTIMED = Stopwatch(lambda: None, spans=False)

@@ -5,97 +5,118 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from methods.value_system.rounds import Rounds
+from methods.value_system.rounds import Floats, Rounds, Schedules, always
 from methods.value_system.values import FOLDS, fold_of
 
 _ARMS = 4
 _EXPLORATION = 0.3
+_LIMITS = 12
+"""Thresholds tried for each signal: so many quantiles."""
 
 
-def best_fixed(rounds: Rounds, seed: int) -> NDArray[np.int64]:
+def best_fixed(rounds: Rounds, seed: int) -> Schedules:
     """Return the schedule that is best always, chosen on the other prompts."""
-    return _cross_fitted(rounds, seed, lambda train, held: np.full(len(held), int(np.nanargmax(train.rates()))))
+    return _cross_fitted(rounds, seed, lambda train, held: always(held, int(np.nanargmax(train.rates()))))
 
 
-def threshold(rounds: Rounds, seed: int) -> NDArray[np.int64]:
+def threshold(rounds: Rounds, seed: int) -> Schedules:
     """Return the schedules of one rule: call in one step where one signal lies on one side of a threshold."""
-    return _cross_fitted(rounds, seed, lambda train, held: _Threshold(train).schedules(held))
+    return _cross_fitted(rounds, seed, lambda train, held: Rule.best(train).schedules(held))
 
 
-def bandit(rounds: Rounds, seed: int) -> NDArray[np.int64]:
+def bandit(rounds: Rounds, seed: int) -> Schedules:
     """Return the schedules of an upper-confidence bandit that starts anew in each answer, over few good schedules."""
     return _cross_fitted(rounds, seed, _bandit)
 
 
-def _cross_fitted(
-    rounds: Rounds, seed: int, policy: Callable[[Rounds, Rounds], NDArray[np.int64]]
-) -> NDArray[np.int64]:
+def gap(rounds: Rounds, schedules: Schedules) -> float:
+    """Return how much longer a policy's rounds take than the best ones there, in verifications' time (Table 5)."""
+    best = rounds.hindsight()
+    worth = rounds.worth(rounds.time_to_go(best))
+    rows = np.flatnonzero(rounds.visited(schedules))
+    return float((worth[rows, best[rows]] - worth[rows, schedules[rows]]).mean())
+
+
+def _cross_fitted(rounds: Rounds, seed: int, policy: Callable[[Rounds, Rounds], Schedules]) -> Schedules:
     folds = fold_of(rounds.prompts, seed)
-    found = np.zeros(len(rounds), dtype=np.int64)
+    found = np.full(len(rounds), 2**rounds.steps)
     for fold in range(FOLDS):
         held = folds == fold
-        if held.any():
+        if held.any() and not held.all():
             found[held] = policy(rounds.part(~held), rounds.part(held))
     return found
 
 
-class _Threshold:
-    """The best such rule on some rounds."""
+class Rule:
+    """Call once, in one step, where a signal lies on one side of a limit.
 
-    def __init__(self, rounds: Rounds) -> None:
-        self._never = 2**rounds.steps
-        best = -np.inf
-        for step in range(1, rounds.steps + 1):
-            state = 2 ** (step - 1)
-            once = self._never + 2 ** (rounds.steps - step)
-            for signal in range(len(rounds.names)):
-                for sign in (1.0, -1.0):
-                    rate, limit = _best_limit(rounds, sign * rounds.signals[:, state, signal], self._never, once)
-                    if rate > best:
-                        best, self._rule = rate, (state, signal, sign, limit, once)
+    Args:
+        step: the step.
+        signal: the signal's place.
+        sign: -1 calls above the limit, 1 below it.
+        limit: times sign.
+    """
 
-    def schedules(self, rounds: Rounds) -> NDArray[np.int64]:
+    def __init__(self, step: int, signal: int, sign: int, limit: float) -> None:
+        self._step, self._signal, self._sign, self._limit = step, signal, sign, limit
+
+    @classmethod
+    def best(cls, rounds: Rounds) -> Rule:
+        """Return the fastest such rule on some rounds."""
+        rules = [rule for step in range(1, rounds.steps + 1) for rule in cls._of_step(rounds, step)]
+        rates = np.concatenate(
+            [_rates(rounds, np.stack([rule.schedules(rounds) for rule in part], axis=1)) for part in _chunks(rules)]
+        )
+        return rules[int(rates.argmax())]
+
+    @classmethod
+    def _of_step(cls, rounds: Rounds, step: int) -> list[Rule]:
+        state = 2 ** (step - 1)
+        seen = rounds.signals[rounds.open(state), state]
+        limits = np.quantile(seen, np.linspace(0, 1, _LIMITS), axis=0)
+        return [
+            cls(step, signal, sign, sign * limit)
+            for signal in range(len(rounds.names))
+            for sign in (1, -1)
+            for limit in np.unique(limits[:, signal])
+        ]
+
+    def schedules(self, rounds: Rounds) -> Schedules:
         """Return each round's schedule."""
-        state, signal, sign, limit, once = self._rule
-        called: NDArray[np.int64] = np.where(sign * rounds.signals[:, state, signal] <= limit, once, self._never)
-        return called
+        never = 2**rounds.steps
+        once = never + 2 ** (rounds.steps - self._step)
+        with np.errstate(invalid="ignore"):  # NaN, where nothing is decided, calls nobody
+            called = self._sign * rounds.signals[:, 2 ** (self._step - 1), self._signal] <= self._limit
+        found: Schedules = np.where(called, once, never)
+        return found
 
 
-def _best_limit(rounds: Rounds, values: NDArray[np.float64], never: int, once: int) -> tuple[float, float]:
-    """Return the best rate of calling where a value is at most a limit, and that limit."""
-    order = np.argsort(values, kind="stable")  # NaN, where drafting had ended, comes last
-    values = values[order]
-    committed = rounds.committed[:, never].sum() + np.cumsum(
-        rounds.committed[order, once] - rounds.committed[order, never]
-    )
-    cost = rounds.cost[:, never].sum() + np.cumsum(rounds.cost[order, once] - rounds.cost[order, never])
-    last_of_value = np.append(values[1:] != values[:-1], True) & ~np.isnan(values)
-    if not last_of_value.any():
-        return -np.inf, -np.inf
-    rates = np.where(last_of_value, committed / cost, -np.inf)
-    place = int(rates.argmax())
-    return float(rates[place]), float(values[place])
+def _chunks(rules: list[Rule], size: int = 200) -> list[list[Rule]]:
+    return [rules[start : start + size] for start in range(0, len(rules), size)]
 
 
-def _bandit(train: Rounds, held: Rounds) -> NDArray[np.int64]:
+def _rates(rounds: Rounds, schedules: Schedules) -> Floats:
+    """Return the rates of several policies, [policies]."""
+    first = np.append(True, rounds.left[:-1] == 1)
+    rates: Floats = rounds.left[first].sum() / rounds.time_to_go(schedules)[first].sum(axis=0)
+    return rates
+
+
+def _bandit(train: Rounds, held: Rounds) -> Schedules:
     arms = np.argsort(-np.nan_to_num(train.rates(), nan=-np.inf), kind="stable")[:_ARMS]
-    found = np.zeros(len(held), dtype=np.int64)
-    for prompt in np.unique(held.prompts):
+    found = always(held, int(arms[0]))
+    place = 0
+    while place < len(held):
         tokens, time, pulls = np.zeros(_ARMS), np.zeros(_ARMS), np.zeros(_ARMS)
-        for number, row in enumerate(np.flatnonzero(held.prompts == prompt)):
-            bonus = _EXPLORATION * np.sqrt(np.log(number + 1) / np.maximum(pulls, 1))
+        end = place + int(held.left[place])
+        while place < end:
+            bonus = _EXPLORATION * np.sqrt(np.log(pulls.sum() + 1) / np.maximum(pulls, 1))
             arm = int(np.argmax(np.where(pulls == 0, np.inf, tokens / np.maximum(time, 1e-9) + bonus)))
-            found[row] = arms[arm]
-            tokens[arm] += held.committed[row, arms[arm]]
-            time[arm] += held.cost[row, arms[arm]]
+            found[place] = arms[arm]
+            tokens[arm] += held.committed[place, arms[arm]]
+            time[arm] += held.cost[place, arms[arm]]
             pulls[arm] += 1
+            place += int(held.committed[place, arms[arm]])
+        place = end
     return found
-
-
-def gap(rounds: Rounds, schedules: NDArray[np.int64], best: NDArray[np.int64], price: float) -> float:
-    """Return the mean of what the best schedules are worth more than others, in tokens a round (Table 5)."""
-    rows = np.arange(len(rounds))
-    worth = rounds.worth(price)
-    return float((worth[rows, best] - worth[rows, schedules]).mean())

@@ -1,48 +1,53 @@
-"""Traced rounds as arrays, and what a policy makes of them.
+"""Traced rounds as arrays, and what policies make of them along their own paths.
 
-Schedules are numbered like a heap: 1 is the state before step 1; behind state s, 2s skips and 2s + 1 calls. With D
-steps the states are 1 to 2^D - 1, the schedules 2^D to 2^(D+1) - 1.
+Every place of an answer is a row: the round that begins there. Schedules are numbered like a heap: 1 is the state
+before step 1; behind state s, 2s skips and 2s + 1 calls. With D steps the states are 1 to 2^D - 1, the schedules 2^D
+to 2^(D+1) - 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Schedules = NDArray[np.int64]
+"""For each round, a schedule by heap number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Traced rounds under one clock.
+    """Traced rounds under one clock, the places of an answer in a row.
 
     Attributes:
         steps: drafting steps (D).
         committed: tokens that each schedule commits, [rounds, 2^(D+1)], by heap number; states' columns mean nothing.
         cost: what each takes, in verifications (T_tgt), shaped alike.
-        signals: signals of each state, [rounds, 2^D, signals]; NaN where drafting had ended.
+        signals: signals of each state, [rounds, 2^D, signals]; NaN where nothing is decided.
         names: the signals' names.
-        prompts: for each round, a number of its question, [rounds].
-        tasks: for each round, its task.
+        left: tokens of the answer from this place on, [rounds]: its length at its first place, 1 at its last.
+        prompts: a number of its question, [rounds].
+        tasks: its task, [rounds].
         most_calls: B0.
     """
 
     steps: int
-    committed: Floats
+    committed: NDArray[np.int64]
     cost: Floats
     signals: Floats
     names: tuple[str, ...]
+    left: NDArray[np.int64]
     prompts: NDArray[np.int64]
     tasks: NDArray[np.str_]
     most_calls: int
 
     def __len__(self) -> int:
         """Return the number of rounds."""
-        return len(self.committed)
+        return len(self.left)
 
     @property
     def schedules(self) -> range:
@@ -62,34 +67,17 @@ class Rounds:
         return ~np.isnan(self.signals[:, state, 0])
 
     def part(self, chosen: Bools) -> Rounds:
-        """Return some of the rounds."""
-        return Rounds(
-            self.steps,
-            self.committed[chosen],
-            self.cost[chosen],
-            self.signals[chosen],
-            self.names,
-            self.prompts[chosen],
-            self.tasks[chosen],
-            self.most_calls,
-        )
+        """Return some of the rounds: whole answers, or what is left of them from a place on."""
+        rows = ("committed", "cost", "signals", "left", "prompts", "tasks")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in rows})
 
     def without(self, names: Sequence[str]) -> Rounds:
         """Return the same rounds without some signals."""
         kept = [place for place, name in enumerate(self.names) if name not in names]
-        return Rounds(
-            self.steps,
-            self.committed,
-            self.cost,
-            self.signals[:, :, kept],
-            tuple(self.names[place] for place in kept),
-            self.prompts,
-            self.tasks,
-            self.most_calls,
-        )
+        return replace(self, signals=self.signals[:, :, kept], names=tuple(self.names[place] for place in kept))
 
-    def outcome(self, decisions: Bools) -> NDArray[np.int64]:
-        """Return the schedule that each round gets, by heap number, [rounds].
+    def outcome(self, decisions: Bools) -> Schedules:
+        """Return the schedule that each round gets.
 
         Args:
             decisions: whether each state calls, [rounds, 2^D].
@@ -100,21 +88,89 @@ class Rounds:
             state = 2 * state + decisions[rows, state]
         return state
 
+    def time_to_go(self, schedules: NDArray[np.int64]) -> Floats:
+        """Return the time from each place to its answer's end, in verifications, along a policy's own path.
+
+        Args:
+            schedules: the policy's schedule at every place, [rounds], or of several policies, [rounds, policies].
+        """
+        several = schedules.reshape(len(self), -1)
+        time = np.zeros(several.shape)
+        for rows in self._from_the_end():
+            own = several[rows]
+            time[rows] = self.cost[rows[:, None], own] + self._behind(time, rows, self.committed[rows[:, None], own])
+        return time.reshape(schedules.shape)
+
+    def worth(self, time: Floats) -> Floats:
+        """Return minus the time to the end if a round is drafted by each schedule and the rest takes `time`.
+
+        Args:
+            time: from each place to the end, [rounds].
+
+        Returns:
+            [rounds, 2^(D+1)], by heap number.
+        """
+        found = np.zeros(self.cost.shape)
+        columns = list(self.schedules)
+        for rows in self._from_the_end():
+            behind = self._behind(time[:, None], rows, self.committed[np.ix_(rows, columns)])
+            found[np.ix_(rows, columns)] = -(self.cost[np.ix_(rows, columns)] + behind)
+        return found
+
+    def hindsight(self) -> Schedules:
+        """Return the fastest schedule at every place, known afterwards: no policy's path is faster."""
+        columns = np.array(self.schedules)
+        time, best = np.zeros((len(self), 1)), np.zeros(len(self), dtype=np.int64)
+        for rows in self._from_the_end():
+            behind = self._behind(time, rows, self.committed[np.ix_(rows, columns)])
+            whole = self.cost[np.ix_(rows, columns)] + behind
+            best[rows] = columns[whole.argmin(axis=1)]
+            time[rows, 0] = whole.min(axis=1)
+        return best
+
+    def visited(self, schedules: Schedules) -> Bools:
+        """Return the places where a policy's path begins a round, [rounds]."""
+        found = np.zeros(len(self), dtype=np.bool_)
+        ends = np.flatnonzero(self.left == 1)
+        first = 0
+        for end in ends:
+            place = first
+            while place <= end:
+                found[place] = True
+                place += int(self.committed[place, schedules[place]])
+            first = end + 1
+        return found
+
     def rate(self, schedules: NDArray[np.int64]) -> float:
-        """Return committed tokens a verification's time of a schedule a round: a ratio of sums."""
-        rows = np.arange(len(self))
-        return float(self.committed[rows, schedules].sum() / self.cost[rows, schedules].sum())
+        """Return committed tokens a verification's time along a policy's own path: a ratio of sums."""
+        first = self._first()
+        return float(self.left[first].sum() / self.time_to_go(schedules)[first].sum())
 
     def rates(self) -> Floats:
         """Return the rate of every schedule taken always, [2^(D+1)]; NaN for states."""
+        columns = np.array(self.schedules)
+        first = self._first()
+        time = self.time_to_go(np.broadcast_to(columns, (len(self), len(columns))))
         found = np.full(2 ** (self.steps + 1), np.nan)
-        schedules = list(self.schedules)
-        found[schedules] = self.committed[:, schedules].sum(axis=0) / self.cost[:, schedules].sum(axis=0)
+        found[columns] = self.left[first].sum() / time[first].sum(axis=0)
         return found
 
-    def worth(self, price: float) -> Floats:
-        """Return committed - price x cost of every schedule, [rounds, 2^(D+1)]."""
-        return self.committed - price * self.cost
+    def _first(self) -> Bools:
+        """Return which places begin an answer."""
+        return np.append(True, self.left[:-1] == 1)
+
+    def _from_the_end(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the places with one token left, then those with two, and so on."""
+        order = np.argsort(self.left, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(self.left[order])) + 1)
+
+    def _behind(self, time: Floats, rows: NDArray[np.int64], committed: NDArray[np.int64]) -> Floats:
+        """Return the time to go behind tokens committed at some places, [places, policies]."""
+        ended = committed >= self.left[rows][:, None]
+        following = np.where(ended, rows[:, None], rows[:, None] + committed)
+        policies = np.broadcast_to(np.arange(time.shape[1]), committed.shape) if time.shape[1] > 1 else 0
+        behind: Floats = np.where(ended, 0.0, time[following, policies])
+        return behind
 
 
 def calls_of(state: int) -> int:
@@ -127,19 +183,6 @@ def bits_of(state: int) -> str:
     return f"{state:b}"[1:]
 
 
-def hindsight(rounds: Rounds) -> NDArray[np.int64]:
-    """Return the best schedule of each round, known afterwards, at the price of time that this policy itself earns."""
-    schedules = np.array(rounds.schedules)
-    price = float(np.nanmax(rounds.rates()))
-    for _ in range(100):
-        best: NDArray[np.int64] = schedules[np.argmax(rounds.worth(price)[:, schedules], axis=1)]
-        reached = rounds.rate(best)
-        if abs(reached - price) < 1e-9 * price:
-            break
-        price = reached
-    return best
-
-
-def always(rounds: Rounds, schedule: int) -> NDArray[np.int64]:
+def always(rounds: Rounds, schedule: int) -> Schedules:
     """Return one schedule for every round."""
     return np.full(len(rounds), schedule)

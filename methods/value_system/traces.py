@@ -1,4 +1,4 @@
-"""Traced rounds as Parquet: one file an answer, one row a round. Imports no torch."""
+"""Traced rounds as Parquet: one file an answer, one row a place. Imports no torch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SCHEMA_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class TracedAnswer:
-    """The rounds of one answer, every schedule of each.
+    """The rounds that begin at every place of one answer but the last, under every schedule.
 
     Attributes:
-        facts: what the answer is: task, question, digest of its question, policy, prompt tokens.
-        rounds: one mapping a round: `context`, `taken`, `outcomes`, `signals`; see `TracedRound`.
+        facts: what the answer is: task, question, digest of its question, prompt tokens, tokens.
+        rounds: one mapping a round: `context`, `outcomes`, `signals`; see `TracedRound`.
     """
 
     facts: dict[str, str]
@@ -39,7 +39,6 @@ def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRo
     records = [
         {
             "context": one.context,
-            "taken": one.taken,
             "outcomes": [asdict(outcome) for outcome in one.outcomes],
             "signals": [{"prefix": prefix, "values": values} for prefix, values in one.signals.items()],
         }
@@ -101,7 +100,6 @@ def _schema() -> pa.Schema:
     return pa.schema(
         {
             "context": pa.int32(),
-            "taken": pa.string(),
             "outcomes": pa.list_(outcome),
             "signals": pa.list_(state),
         }

@@ -1,8 +1,9 @@
 """Values of calling and skipping, fitted backwards over the steps, and the policy that they make.
 
-The policy that maximises tokens over time, a ratio of sums, maximises E[tokens - price x cost], where the price is the
-rate that it reaches itself. Backed up is what the fitted policy really got, never the best in hindsight, which would be
-biased upwards; models never see the prompts that they judge (cross-fitting).
+A schedule is worth the time that it saves to the end of the answer: its own, and that of the path behind it under the
+policy of the iteration before. (An average price of tokens instead would pay as much for those that look-up would have
+copied anyway.) Backed up is what the fitted policy really got, never the best in hindsight, which would be biased
+upwards; models never see the prompts that they judge (cross-fitting).
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from methods.value_system.rounds import Bools, Floats, Rounds
+from methods.value_system.rounds import Bools, Floats, Rounds, Schedules, always
 
 if TYPE_CHECKING:
     from lightgbm import LGBMRegressor
 
 FOLDS = 5
-PRICE_ROUNDS = 6
-_PRICE_STEADY = 1e-3
+ITERATIONS = 4
 
 TREES: dict[str, Any] = {
     "n_estimators": 60,
@@ -45,15 +45,15 @@ class Values:
     """Fitted values and the policy that they make on the rounds that they were fitted to, each prompt unseen.
 
     Attributes:
-        price: committed tokens a verification's time.
-        margins: Q(call) - Q(skip) of every state, [rounds, 2^D]; NaN where nothing is decided.
-        schedules: the policy's schedule of each round, by heap number, [rounds].
-        rate: what it reached.
+        worth: of every schedule under the policy before, [rounds, 2^(D+1)]; see `Rounds.worth`.
+        margins: Q(call) - Q(skip) of every state in verifications' time, [rounds, 2^D]; NaN where nothing is decided.
+        schedules: the policy's schedules.
+        rate: what it reached, in committed tokens a verification's time.
     """
 
-    price: float
+    worth: Floats
     margins: Floats
-    schedules: NDArray[np.int64]
+    schedules: Schedules
     rate: float
 
 
@@ -83,7 +83,7 @@ def regression(seen: Floats, target: Floats, seed: int) -> LGBMRegressor:
 
 
 def fit_values(rounds: Rounds, seed: int, note: Callable[[str], None], judge: Judge = q_values) -> Values:
-    """Fit values at the price that their own policy reaches.
+    """Fit values, each time to the time that the policy before takes; the first never calls.
 
     Args:
         rounds: traced rounds.
@@ -91,20 +91,19 @@ def fit_values(rounds: Rounds, seed: int, note: Callable[[str], None], judge: Ju
         note: told how it goes.
         judge: how margins are learnt.
     """
-    price = float(np.nanmax(rounds.rates()))
-    for number in range(1, PRICE_ROUNDS + 1):
-        margins, schedules = _backwards(rounds, price, seed, judge)
+    schedules = always(rounds, 2**rounds.steps)
+    for number in range(1, ITERATIONS + 1):
+        worth = rounds.worth(rounds.time_to_go(schedules))
+        margins = _backwards(rounds, worth, seed, judge)
+        schedules = rounds.outcome(decisions(margins))
         reached = rounds.rate(schedules)
-        note(f"price {price:.4f} reached {reached:.4f}")
-        if abs(reached / price - 1) < _PRICE_STEADY or number == PRICE_ROUNDS:
-            break
-        price = reached
-    return Values(price, margins, schedules, reached)
+        note(f"iteration {number}: {reached:.4f} tokens a verification's time")
+    return Values(worth, margins, schedules, reached)
 
 
 def final_models(rounds: Rounds, values: Values, seed: int) -> dict[int, tuple[LGBMRegressor, LGBMRegressor]]:
-    """Return value models for every step, call and skip, of all the rounds at the fitted price."""
-    worth = rounds.worth(values.price)
+    """Return value models for every step, call and skip, of all the rounds."""
+    worth = values.worth.copy()
     everywhere = np.ones(len(rounds), dtype=np.bool_)
     models = {}
     for step in range(rounds.steps, 0, -1):
@@ -115,9 +114,9 @@ def final_models(rounds: Rounds, values: Values, seed: int) -> dict[int, tuple[L
     return models
 
 
-def _backwards(rounds: Rounds, price: float, seed: int, judge: Judge) -> tuple[Floats, NDArray[np.int64]]:
-    """Return margins and schedules of the greedy policy at a price."""
-    worth = rounds.worth(price)
+def _backwards(rounds: Rounds, worth: Floats, seed: int, judge: Judge) -> Floats:
+    """Return margins, each step's in view of what the later steps then decide."""
+    worth = worth.copy()
     margins = np.full((len(rounds), 2**rounds.steps), np.nan)
     folds = fold_of(rounds.prompts, seed)
     for step in range(rounds.steps, 0, -1):
@@ -131,7 +130,7 @@ def _backwards(rounds: Rounds, price: float, seed: int, judge: Judge) -> tuple[F
                 if rows.any():
                     margins[rows, state] = margin(rounds.signals[rows, state])
         _back_up(rounds, worth, margins, step)
-    return margins, rounds.outcome(decisions(margins))
+    return margins
 
 
 def decisions(margins: Floats) -> Bools:
@@ -150,7 +149,8 @@ def _lessons(rounds: Rounds, worth: Floats, step: int, chosen: Bools) -> tuple[F
         return np.empty((0, len(rounds.names))), np.empty(0), np.empty(0)
     seen = np.concatenate([rounds.signals[rows, state] for state, rows in states])
     called, skipped = (np.concatenate([worth[rows, 2 * state + bit] for state, rows in states]) for bit in (1, 0))
-    return seen, called, skipped
+    level = np.concatenate([worth[rows, 2**rounds.steps] for state, rows in states])
+    return seen, called - level, skipped - level  # over never calling: how much is left to go is not the round's doing
 
 
 def _back_up(rounds: Rounds, worth: Floats, margins: Floats, step: int) -> None:

@@ -142,7 +142,7 @@ def test_questions_that_the_same_folder_measures_on_are_refused(refused, fit_run
 
 def test_what_cannot_be_fitted_is_refused(refused, fit_run, clock):
     base = fit_run(*TEXTS[:3])
-    assert "rounds of 5 questions at least are needed" in _last(refused, base, clock)
+    assert "answers to 5 questions at least are needed" in _last(refused, base, clock)
     assert "costs come from a profile" in refused("fit", base, "--clock", "wall", "--out", "fitted")
     assert "--out: missing" in refused("fit", base, "--clock", clock)
     assert "nowhere" in refused("fit", "nowhere", "--clock", clock, "--out", "fitted")

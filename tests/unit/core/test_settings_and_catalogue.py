@@ -84,7 +84,7 @@ def test_a_definition_without_a_base_changes_the_method_of_that_name():
         ("all-small", {"config": {"widht": 3}}, "unknown key of method 'all-small' 'widht'; did you mean width"),
         ("all-small", {"flags": {"budget": 0}}, "method 'all-small': budget: "),
         ("all-small", {"flags": {"steps": 3}, "config": {"schedule": [1, 0]}}, "2 entries for 3 steps"),
-        ("xyzzy", {}, "unknown method 'xyzzy'; known: all-mid, all-small, assisted, autoregressive"),
+        ("xyzzy", {}, "unknown method 'xyzzy'; known: all-mid, all-small, always-early, assisted"),
     ],
 )
 def test_a_mistake_is_answered_with_what_is_near_or_allowed(name, changes, message):
