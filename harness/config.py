@@ -64,7 +64,7 @@ class RunConfig(BaseModel):
     budget: int | None = Field(default=None, ge=1)
     """Draft nodes sent to the target a round, for every method that drafts."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Threads of the CPU forwards; null takes one a core."""
+    """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a core that it may use."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
     follow: Literal["own", "reference"] = "own"

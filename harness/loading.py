@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,7 @@ from harness.dequantise import dequantised, quiet_transformers
 from harness.distilled import WEIGHTS, distilled
 from harness.errors import UserError
 from harness.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
-from harness.provenance import file_digest, files_digest, tensors_digest
+from harness.provenance import allowed_cores, file_digest, files_digest, tensors_digest
 from harness.shared_layers import sharing_layers
 from harness.toy import toy_model, toy_tokenizer
 from methods.core.model import TreeModel
@@ -101,13 +102,21 @@ class Asked(Protocol):
     def trust_remote_code(self) -> bool: ...  # noqa: D102
 
 
+def default_threads() -> int:
+    """Return OMP_NUM_THREADS, or one thread a physical core, but no more than cores that this process may use."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    return min(psutil.cpu_count(logical=False) or 1, allowed_cores() or 1024)
+
+
 def load_as_asked(pair: Pair, asked: Asked) -> LoadedPair:
-    """Load a pair as settings say, and give torch their threads, by default one a physical core.
+    """Load a pair as settings say, and give torch their threads, by default one a physical core that it may use.
 
     Raises:
         UserError: see `load_pair`.
     """
-    torch.set_num_threads(asked.threads or psutil.cpu_count(logical=False) or 1)
+    torch.set_num_threads(asked.threads or default_threads())
     return load_pair(
         pair,
         dtype=asked.dtype or pair.dtype,

@@ -80,12 +80,17 @@ def machine() -> dict[str, Any]:
         "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "threads": torch.get_num_threads(),
-        "allowed_cores": len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
+        "allowed_cores": allowed_cores(),
     }
     if torch.cuda.is_available():
         facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         facts["cuda"] = torch.version.cuda
     return facts
+
+
+def allowed_cores() -> int | None:
+    """Return how many cores this process may use, None where the system does not tell."""
+    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None
 
 
 def _cpu_model() -> str:

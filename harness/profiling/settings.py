@@ -25,6 +25,6 @@ class ProfileSettings(BaseModel):
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Threads of the CPU forwards; null takes one a core."""
+    """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a core that it may use."""
     trust_remote_code: bool = False
     """Let a model from the hub bring code of its own."""
