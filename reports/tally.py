@@ -50,7 +50,7 @@ class Tally:
     accepted: int
     """Draft tokens that became committed tokens."""
     calls: int
-    """Drafting steps in which the middle drafter was called."""
+    """Times the middle drafter was called."""
     called_tokens: int
     """Tokens that the middle drafter evaluated."""
     decode_forwards: int | None
@@ -87,7 +87,7 @@ def tally(row: Row) -> Tally:
         e2e_s=row.e2e_s or 0.0,
         rounds=None if row.rounds is None else len(rounds),
         accepted=sum(one.accepted for one in rounds),
-        calls=sum(sum(one.schedule) for one in rounds if one.schedule),
+        calls=sum(one.calls for one in rounds),
         called_tokens=sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle"),
         decode_forwards=row.decode_forwards,
         spans=row.spans,

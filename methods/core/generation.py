@@ -28,13 +28,20 @@ class Round:
     """One target forward after prefill, and the drafting before it."""
 
     schedule: list[int] | None
-    """Per drafting step that took place: 1 where the middle drafter was called; null without one."""
+    """Per drafting step that took place: 1 where the middle drafter was called; null where nothing is scheduled."""
     drafted: int
     """Draft nodes sent to the target, root not counted."""
     accepted: int
     """Draft tokens that became committed tokens, after cutting; the bonus token is not one."""
     forwards: list[Forward]
     """Every forward of the round, in order."""
+
+    @property
+    def calls(self) -> int:
+        """Times the middle drafter was called; without a schedule, its forwards."""
+        if self.schedule is not None:
+            return sum(self.schedule)
+        return sum(forward.role == "middle" for forward in self.forwards)
 
 
 @dataclass(frozen=True, slots=True)
