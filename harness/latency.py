@@ -76,4 +76,4 @@ def _call_ms(answer: Generation) -> float:
 
 
 def _calls(answer: Generation) -> int:
-    return sum(sum(one.schedule or []) for one in answer.rounds or [])
+    return sum(one.calls for one in answer.rounds or [])

@@ -35,7 +35,7 @@ def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
     Args:
         row: an answer.
         profile: what things cost.
-        neural: the neural drafters of its method, `middle` among them where somebody decides when to call it.
+        neural: the neural drafters of its method, `middle` among them where one is called.
 
     Raises:
         UserError: an answer without rounds, as outside peers give, or a role that the profile knows nothing of.
@@ -68,15 +68,14 @@ def decode_spans(rounds: Sequence[Round], profile: Profile, *, schedules: bool) 
     Args:
         rounds: of one answer.
         profile: what things cost.
-        schedules: whether someone decided before each step who takes it.
+        schedules: whether someone decided before each step of a schedule who takes it.
     """
     costs = profile.costs
     small = middle = scheduler = verify = other = 0.0
     for one in rounds:
         verify += _forwards_ms(one, "target", profile) + costs.verify_ms
         middle += _forwards_ms(one, "middle", profile)
-        if one.schedule is not None:
-            middle += costs.middle_call_ms * sum(one.schedule)
+        middle += costs.middle_call_ms * one.calls
         steps = [forward for forward in one.forwards if forward.role == "small"]
         small += sum(costs.small_step_ms + costs.small_node_ms * forward.tokens for forward in steps)
         small += costs.small_commit_ms if steps else 0.0

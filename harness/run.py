@@ -19,7 +19,9 @@ from harness.results import Manifest, Row, Start, TaskData, last_attempts
 from harness.retiming import profile_of
 from harness.store import Store
 from methods.catalog import FAMILIES, NO_SMALL, PEERS, MethodSpec, needed_drafters
+from methods.drafters.cascade import cascade_options
 from methods.schedulers.scheduler import make_scheduler
+from methods.settings import Settings
 
 if TYPE_CHECKING:
     from methods.method import Method, Models
@@ -92,11 +94,15 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
     return Plan(config, pair, methods, blocks, data, profile)
 
 
+_CHECKS: dict[str, Callable[[Settings], object]] = {"treegraft": make_scheduler, "csd": cascade_options}
+"""By family, what raises where its settings are not usable."""
+
+
 def _check_drafters(pair: Pair, methods: list[MethodSpec], profile: Profile | None) -> None:
     for spec in methods:
-        if spec.family == "treegraft":
+        if spec.family in _CHECKS:
             try:
-                make_scheduler(spec.settings)
+                _CHECKS[spec.family](spec.settings)
             except UserError as error:
                 raise UserError(f"method {spec.name!r}: {error}") from error
         needed = needed_drafters(spec)

@@ -21,6 +21,7 @@ BASELINE = "autoregressive"
 
 FAMILIES = {
     "autoregressive": "methods.tree_method",
+    "csd": "methods.csd",
     "treegraft": "methods.treegraft",
     "hf-assisted": "methods.peers",
     "hf-generate": "methods.peers",
@@ -133,7 +134,8 @@ def _registered() -> dict[str, Entry]:
 
 def needed_drafters(spec: MethodSpec) -> list[str]:
     """Return which neural drafters of the pair a method of ours needs: `middle`, `small`, both or none."""
-    middle = spec.family == "hf-assisted" or (spec.family == "treegraft" and spec.settings.scheduler != "never")
+    scheduled = spec.family == "treegraft" and spec.settings.scheduler != "never"
+    middle = scheduled or spec.family in ("csd", "hf-assisted")
     small = spec.family == "treegraft" and spec.settings.small == "neural"
     return ["middle"] * middle + ["small"] * small
 

@@ -50,7 +50,7 @@ class Settings(BaseModel):
     raise_scores: bool = False
     """Whether a small step may raise a score that is already there."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of a plug-in's or a peer's own."""
+    """Parameters of a family's own: csd's, a peer's or a plug-in's."""
 
     @field_validator("reselect", mode="before")
     @classmethod

@@ -23,6 +23,11 @@ class TreeMethod(Method):
     spans = True
     """Whether phases are timed; off only to check that timing them costs nothing."""
 
+    @property
+    def most_sent(self) -> int:
+        """Most draft nodes that a round sends to the target, root not counted."""
+        return self.settings.budget
+
     def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
         """Decode one prompt; see `Method.generate`."""
         self.check_prompt(prompt_ids, params)
@@ -34,7 +39,7 @@ class TreeMethod(Method):
 
         watch = Stopwatch(target.synchronise, spans=False)
         watch.start()
-        capacity = len(prompt_ids) + params.max_new_tokens + self.settings.budget + 1
+        capacity = self._capacity(prompt_ids, params.max_new_tokens)
         target.begin(capacity)
         prefill = self.begin(context, capacity)
         prefill_s = watch.stop()
@@ -108,10 +113,13 @@ class TreeMethod(Method):
             token_ids: the target's committed tokens, by this method or another.
             max_new_tokens: what they were decoded with; an answer that ended earlier drafted beyond its end.
         """
-        capacity = len(prompt_ids) + max_new_tokens + self.settings.budget + 1
+        capacity = self._capacity(prompt_ids, max_new_tokens)
         self.models.target.begin(capacity)
         prefill = self.begin(prompt_ids, capacity)
         return prefill, self._redrafted(list(prompt_ids), token_ids, max_new_tokens)
+
+    def _capacity(self, prompt_ids: Sequence[int], max_new_tokens: int) -> int:
+        return len(prompt_ids) + max_new_tokens + self.most_sent + 1
 
     def _redrafted(
         self, context: list[int], token_ids: Sequence[int], max_new_tokens: int

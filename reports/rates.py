@@ -16,8 +16,8 @@ def pooled_rates(rows: Sequence[Tally]) -> dict[str, Any]:
     rounds = _total([row.rounds for row in rows])
     steps = _total([row.decode_forwards for row in rows]) if rounds is None else rounds
     accepted, by_middle = sum(row.accepted for row in rows), _total([row.by_middle for row in rows])
-    by_step = [sum(calls) for calls in zip_longest(*(row.calls for row in rows), fillvalue=0)]
-    calls = sum(by_step)
+    by_step = [sum(calls) for calls in zip_longest(*(row.calls_by_step for row in rows), fillvalue=0)]
+    calls = sum(row.calls for row in rows)
     return {
         "accepted_per_round": accepted / rounds if rounds else None,
         "tokens_per_round": sum(row.timed_tokens for row in rows) / steps if steps else None,

@@ -52,8 +52,10 @@ class Tally:
     """Draft tokens that became committed tokens."""
     by_middle: int | None
     """Those of them that the middle drafter was the first to propose; null where a round does not tell."""
-    calls: tuple[int, ...]
-    """For each drafting step, rounds in which the middle drafter was called there; empty where nobody schedules."""
+    calls: int
+    """Times the middle drafter was called."""
+    calls_by_step: tuple[int, ...]
+    """For each drafting step, rounds in which it was called there; empty where nobody schedules."""
     called_tokens: int
     """Tokens that the middle drafter evaluated."""
     decode_forwards: int | None
@@ -91,7 +93,8 @@ def tally(row: Row) -> Tally:
         rounds=None if row.rounds is None else len(rounds),
         accepted=sum(one.accepted for one in rounds),
         by_middle=_sum([one.by_middle for one in rounds]),
-        calls=tuple(map(sum, zip_longest(*(one.schedule for one in rounds if one.schedule), fillvalue=0))),
+        calls=sum(one.calls for one in rounds),
+        calls_by_step=tuple(map(sum, zip_longest(*(one.schedule for one in rounds if one.schedule), fillvalue=0))),
         called_tokens=sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle"),
         decode_forwards=row.decode_forwards,
         spans=row.spans,

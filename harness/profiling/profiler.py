@@ -207,7 +207,7 @@ def _beside(answers: Iterable[Generation], profile: Profile, role: Role) -> floa
     for answer in answers:
         rounds = answer.rounds or []
         of_role = [forward for one in rounds for forward in one.forwards if forward.role == role]
-        times = len(rounds) if role == "target" else sum(sum(one.schedule or []) for one in rounds)
+        times = len(rounds) if role == "target" else sum(one.calls for one in rounds)
         if answer.spans is None or not times:
             continue
         span = answer.spans.verify_s if role == "target" else answer.spans.middle_s

@@ -28,7 +28,7 @@ class Round:
     """One target forward after prefill, and the drafting before it."""
 
     schedule: list[int] | None
-    """Per drafting step that took place: 1 where the middle drafter was called; null without one."""
+    """Per drafting step that took place: 1 where the middle drafter was called; null where nothing is scheduled."""
     drafted: int
     """Draft nodes sent to the target, root not counted."""
     accepted: int
@@ -37,6 +37,13 @@ class Round:
     """Every forward of the round, in order."""
     by_middle: int | None = None
     """Accepted draft tokens that the middle drafter was the first to propose; null where nobody counted."""
+
+    @property
+    def calls(self) -> int:
+        """Times the middle drafter was called; without a schedule, its forwards."""
+        if self.schedule is not None:
+            return sum(self.schedule)
+        return sum(forward.role == "middle" for forward in self.forwards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class DraftTree:
         origins: which drafter added the node.
         children: for each node, its children by token.
         expanded: nodes that the middle drafter has grafted onto.
-        sources: in a pruned tree, each node's id in the tree it was pruned from; otherwise empty.
+        sources: in a tree of some of another's nodes, each node's id in that other; otherwise empty.
     """
 
     __slots__ = ("_removed", "children", "depths", "expanded", "origins", "parents", "scores", "sources", "tokens")
@@ -169,9 +169,10 @@ class DraftTree:
                 ancestor = self.parents[ancestor]
             if len(kept) + len(chain) <= budget + 1:
                 kept.update(chain)
-        return self._subtree(sorted(kept))
+        return self.subtree(sorted(kept))
 
-    def _subtree(self, nodes: list[int]) -> DraftTree:
+    def subtree(self, nodes: list[int]) -> DraftTree:
+        """Return a tree of some nodes, the root and all their ancestors among them, in creation order."""
         pruned = DraftTree(self.tokens[0])
         renumbered = {0: 0}
         for node in nodes[1:]:
@@ -181,5 +182,5 @@ class DraftTree:
         return pruned
 
     def source(self, node: int) -> int:
-        """Return a node's id in the tree that this one was pruned from, or its own where nothing was cut."""
+        """Return a node's id in the tree that this one's nodes come from, or its own where nothing was cut."""
         return self.sources[node] if self.sources else node

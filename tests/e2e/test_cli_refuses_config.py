@@ -50,6 +50,15 @@ def config(tmp_path):
         (SMALL + "methods: [{name: a, base: all-mid, schedule: [1, 0, 1, 0, 1]}]\n", ["'a'", "nobody follows it"]),
         (SMALL + "methods: [{name: a, base: all-mid, scheduler: sometimes}]\n", ["'sometimes'", "always"]),
         (SMALL + "methods: [{name: a, base: all-mid, width: 0}]\n", ["method 'a': width", "(given: 0)"]),
+        (
+            SMALL + "methods: [{name: a, base: csd, options: {k: [[5, 10]]}}]\n",
+            ["options: k", "2 rows of 2"],
+        ),
+        (
+            SMALL + "methods: [{name: a, base: csd, options: {leniency: 0}}]\n",
+            ["options: leniency", "(given: 0)"],
+        ),
+        (SMALL + "methods: [{name: a, base: csd, options: {lenience: 2}}]\n", ["'a'", "'lenience'", "leniency"]),
     ],
 )
 def test_an_unusable_configuration_is_refused_by_file_or_key(refused, config, tmp_path, text, words):

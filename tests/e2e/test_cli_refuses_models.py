@@ -97,3 +97,12 @@ def test_a_package_that_is_not_installed_is_named_with_the_line_that_installs_it
     line = refused(*RUN, "own.yaml")
     assert "not installed" in line
     assert "pip install" in line
+
+
+@pytest.mark.parametrize("name", ["all-mid", "csd"])
+def test_a_pair_without_a_middle_says_so_in_its_own_words_to_a_method_that_needs_one(refused, tmp_path, name):
+    (tmp_path / "own.yaml").write_text("target: {toy: {seed: 0}}\nno_middle: train one first\n")
+    line = refused(*RUN, "own.yaml", "--methods", name)
+    assert f"method '{name}'" in line
+    assert "train one first" in line
+    assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import pytest
 from hardware_profiles.profile import write_profile
 from methods.core.model import TreeModel
 
-NEW = ["all-mid", "treegraft-fixed", "treegraft-no-nd"]
+NEW = ["all-mid", "treegraft-fixed", "treegraft-no-nd", "csd"]
 
 
 @pytest.fixture
@@ -96,7 +96,16 @@ def test_no_target_forward_is_run_to_draft_along_a_text(replayed, monkeypatch):
 
 
 def test_a_run_by_a_profiles_clock_has_the_times_of_its_replay(run, replayed, rows_of, clock):
-    flags = ["--tasks", "nq", "--limit", "2", "--max-new-tokens", "8", "--methods", "autoregressive,all-small,all-mid"]
+    flags = [
+        "--tasks",
+        "nq",
+        "--limit",
+        "2",
+        "--max-new-tokens",
+        "8",
+        "--methods",
+        "autoregressive,all-small,all-mid,csd",
+    ]
     assert run(*flags, "--out", "wall").code == 0
     assert run(*flags, "--clock", clock, "--out", "charged").code == 0
 

@@ -37,7 +37,7 @@ def following(llama, method, echo, prompts):
     return decode
 
 
-@pytest.mark.parametrize("name", ["autoregressive", "all-small", "treegraft-fixed"])
+@pytest.mark.parametrize("name", ["autoregressive", "all-small", "treegraft-fixed", "csd"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_baselines_tokens_are_committed_whatever_a_method_would_draw(following, prompts, name, temperature):
     params = replace(PARAMS, temperature=temperature, draw_key=(1,))

@@ -8,7 +8,6 @@ from methods import treegraft
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.stopwatch import Stopwatch
-from methods.drafters.middle import MiddleDrafter
 from methods.schedulers.scheduler import FixedSchedule
 
 pytestmark = pytest.mark.torch
@@ -92,6 +91,14 @@ def test_they_do_whatever_is_reselected_or_deleted(grafting, fresh, close, name)
     assert check_lines(method, method._middle, fresh, close, PROMPTS[2:]) > 50
 
 
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2, windows", "50 tokens", "80 tokens"])
+def test_those_of_a_cascade_do_too(grafting, fresh, close, kind):
+    kind, changes = DRAFTERS[kind]
+    method = grafting(kind, name="csd", **changes)
+
+    assert check_lines(method, method._middle, fresh, close) > 100
+
+
 def test_a_small_neural_models_do_too(grafting, fresh, close):
     method = grafting(name="neural-small")
 
@@ -117,14 +124,14 @@ class KeepsARow(TreeModel):
         super().commit([*rows[:-1], *others[-1:]] if others and len(rows) > 1 else rows)
 
 
-class NeverCatchesUp(MiddleDrafter):
+class NeverCatchesUp:
     """Drafts behind what it has seen, whatever was committed since."""
 
     def begin_round(self, context):
         super().begin_round([*context[: self.model.length], context[-1]])
 
 
-class WrongAncestors(MiddleDrafter):
+class WrongAncestors:
     """Later nodes of a round see the rows that stand before theirs."""
 
     def evaluate(self, tree, nodes):
@@ -143,17 +150,22 @@ class WrongAncestors(MiddleDrafter):
         return super().evaluate(tree, nodes)
 
 
-@pytest.mark.parametrize("mutant", [LosesARow, KeepsARow, NeverCatchesUp, WrongAncestors])
-def test_the_check_of_distributions_fails_on_a_mutant(grafting, fresh, close, mutant):
-    method = grafting()
-    middle = method._middle
+def corrupt(middle, mutant):
+    """Put a mutant in the place of a drafter's model, or of its own class."""
     if issubclass(mutant, TreeModel):
         middle.model.__class__ = mutant
     else:
-        middle.__class__ = mutant
+        middle.__class__ = type(mutant.__name__, (mutant, type(middle)), {})
+
+
+@pytest.mark.parametrize("name", ["treegraft-fixed", "csd"])
+@pytest.mark.parametrize("mutant", [LosesARow, KeepsARow, NeverCatchesUp, WrongAncestors])
+def test_the_check_of_distributions_fails_on_a_mutant(grafting, fresh, close, mutant, name):
+    method = grafting(name=name)
+    corrupt(method._middle, mutant)
 
     with pytest.raises(AssertionError):
-        check_lines(method, middle, fresh, close)
+        check_lines(method, method._middle, fresh, close)
 
 
 CALL, SKIP = (1, 0, 1, 0, 1), (0, 0, 0, 0, 0)
@@ -185,9 +197,19 @@ def test_a_drafter_that_is_called_now_and_then_proposes_what_a_fresh_one_does(gr
 
     assert check_alternating(method, fresh_method, schedules) > 50
 
-    method._middle.__class__ = NeverCatchesUp
+    corrupt(method._middle, NeverCatchesUp)
     with pytest.raises(AssertionError):
         check_alternating(method, fresh_method, schedules)
+
+
+def test_a_cascade_drafts_what_one_does_that_has_just_been_given_the_whole_context(grafting):
+    method, fresh_method = grafting(name="csd", dtype="float64"), grafting(name="csd", dtype="float64")
+
+    assert check_alternating(method, fresh_method, [CALL]) > 50
+
+    corrupt(method._middle, NeverCatchesUp)
+    with pytest.raises(AssertionError):
+        check_alternating(method, fresh_method, [CALL])
 
 
 def test_tokens_that_are_not_common_are_never_drafted(grafting, monkeypatch):
@@ -201,7 +223,7 @@ def test_tokens_that_are_not_common_are_never_drafted(grafting, monkeypatch):
     assert most_drafted() >= 64  # the mutant: all that the drafter has
 
 
-@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "treegraft-release", "neural-small"])
+@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "treegraft-release", "neural-small", "csd"])
 @pytest.mark.parametrize("length", [1, 36, 39, 40, 41, 60])
 def test_a_drafter_with_a_shorter_context_stops_drafting_and_decoding_goes_on(
     llama, tiny, echo, method, hf_tokens, monkeypatch, name, length

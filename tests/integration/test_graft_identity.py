@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 
 COUNT = 10
 GREEDY = DecodingParams(max_new_tokens=COUNT)
-OURS = [name for name, entry in catalogue().items() if entry.family in ("autoregressive", "treegraft")]
+OURS = [name for name, entry in catalogue().items() if entry.family in ("autoregressive", "csd", "treegraft")]
 BOTH = ("sliding_attention", "full_attention")
 GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 5, "layer_types": BOTH}
 FAMILIES = {
@@ -49,7 +49,7 @@ def test_greedy_answers_equal_generate(pair, method, hf_tokens, kind, name):
             assert generation.token_ids == hf_tokens(target, prompt, COUNT)
             accepted[-1] += sum(record.accepted for record in generation.rounds)
     if name not in ("autoregressive", "all-small"):
-        assert accepted[0] > max(accepted[1], COUNT)
+        assert accepted[0] > max(accepted[1], COUNT // 2 if name == "csd" else COUNT)  # a chain guesses once a place
 
 
 def draws_below_the_wrong_node(tree, logits, sampler, context, position):
@@ -114,14 +114,14 @@ def test_sampled_answers_of_every_family_equal_the_baselines(pair, method, kind)
     target, good, _ = pair(kind, vocab_size=12, initializer_range=0.2)  # at 0.5 some are too sure of themselves
     baseline, *decoders = (
         method(name, target, middle=good, width=4)
-        for name in ("autoregressive", "treegraft-fixed", "treegraft-release")
+        for name in ("autoregressive", "treegraft-fixed", "treegraft-release", "csd")
     )
     answers = []
     for seed in range(3):
         params = DecodingParams(12, temperature=0.7, top_p=0.9, repetition_penalty=1.2, draw_key=(seed,))
         prompt = [3, 1, 4, 1, 5] * (1 + seed)
         answers.append(baseline.generate(prompt, params).token_ids)
-        assert [decoder.generate(prompt, params).token_ids for decoder in decoders] == [answers[-1]] * 2
+        assert [decoder.generate(prompt, params).token_ids for decoder in decoders] == [answers[-1]] * 3
         answers.append(baseline.generate(prompt, DecodingParams(12, repetition_penalty=1.2)).token_ids)
     assert answers[::2] != answers[1::2]  # the draws are no mere argmax
 
@@ -143,7 +143,7 @@ def test_an_assisted_peer_equals_generate(pair, method, hf_tokens, kind):
         assert peer.generate(prompt, GREEDY).token_ids == hf_tokens(target, prompt, COUNT)
 
 
-@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "assisted"])
+@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "csd", "assisted"])
 def test_without_a_middle_drafter_a_method_says_what_it_lacks(llama, method, name):
     from harness.errors import UserError
 

@@ -29,6 +29,7 @@ def test_a_method_that_the_process_registered_itself_is_found_by_its_name():
         ("autoregressive", []),
         ("all-small", []),
         ("all-mid", ["middle"]),
+        ("csd", ["middle"]),
         ("assisted", ["middle"]),
         ("neural-small", ["middle", "small"]),
     ],
@@ -37,6 +38,7 @@ def test_a_method_says_which_drafters_it_needs(name, needed):
     assert needed_drafters(resolve(name, definitions={}, pair={}, config={}, flags={})) == needed
 
 
-def test_a_configuration_that_its_pair_cannot_run_is_not_good():
-    with pytest.raises(UserError, match=r"all-mid.*owner/name.*no middle"):
-        make_plan(None, {"pair": "owner/name", "methods": ["all-mid"], "data": "embedded", "limit": 1})
+@pytest.mark.parametrize("name", ["all-mid", "csd"])
+def test_a_configuration_that_its_pair_cannot_run_is_not_good(name):
+    with pytest.raises(UserError, match=rf"{name}.*owner/name.*no middle"):
+        make_plan(None, {"pair": "owner/name", "methods": [name], "data": "embedded", "limit": 1})

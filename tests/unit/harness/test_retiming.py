@@ -7,6 +7,7 @@ import pytest
 from harness.errors import UserError
 from harness.results import Row
 from harness.retiming import profile_of, retimed
+from methods.catalog import needed_drafters, resolve
 from methods.core.generation import Forward, Round, Spans
 
 
@@ -68,6 +69,20 @@ def test_nobody_decides_where_there_is_no_middle(row, profile):
 
     assert charged(alone, profile, neural=()).spans.scheduler_s == 0
     assert charged(alone, profile).spans.scheduler_s == pytest.approx(0.003 / 1e3)  # one-token prompts have no prefill
+
+
+def test_a_middle_that_nobody_schedules_is_charged_for_each_of_its_forwards(row, profile):
+    reviews = [Forward("middle", 2, 11, 20), Forward("middle", 4, 3, 31)]
+    copies = [Forward("small", step, 1, 21) for step in (1, 3, 5)]
+    cascade = Round(None, 12, 6, [*copies, *reviews, Forward("target", None, 13, 20)])
+    neural = needed_drafters(resolve("csd", definitions={}, pair={}, config={}, flags={}))
+
+    found = charged(row.model_copy(update={"rounds": [cascade]}), profile, neural)
+
+    assert found.spans.middle_s == pytest.approx((21 / 4 + 13 / 4 + 2 * 0.7) / 1e3)
+    assert found.spans.small_s == pytest.approx((3 * (0.5 + 0.01) + 0.2) / 1e3)
+    assert found.spans.scheduler_s == 0
+    assert found.spans.verify_s == pytest.approx((23 + 0.4) / 1e3)
 
 
 def test_the_context_to_the_left_is_charged(row, profile):

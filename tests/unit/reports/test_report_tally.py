@@ -16,6 +16,18 @@ def test_rounds_and_forwards_are_summed(row):
     assert counted.is_rated
 
 
+def test_a_middle_that_nobody_schedules_is_called_as_often_as_it_runs(row):
+    forwards = [
+        Forward("small", 1, 1, 5),
+        Forward("middle", 2, 11, 5),
+        Forward("middle", 3, 3, 16),
+        Forward("target", None, 9, 5),
+    ]
+    counted = tally(row("csd", rounds=[Round(None, 8, 4, forwards), Round(None, 0, 0, forwards[3:])]))
+    assert (counted.calls, counted.called_tokens) == (2, 14)
+    assert tally(row("autoregressive")).calls == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "flaw"),
     [

@@ -1,0 +1,130 @@
+"""Who writes and who reviews in Cascade Speculative Drafting (Chen et al., 2023). Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from harness.errors import UserError
+from harness.registry import unknown_name
+from methods.settings import Settings
+
+PROPOSED = 10
+"""Tokens that Max-Gram proposes at a time, as published."""
+
+DRAFTERS = 2
+"""A pair's drafters: its middle and Max-Gram."""
+
+Limits = Sequence[Sequence[int]]
+"""The matrix K: its first row bounds the loops over all drafters, the rest those of the drafters behind the first."""
+
+
+class Drafted(NamedTuple):
+    """A token of a draft."""
+
+    token: int
+    log_probability: float
+    """By the last drafter that let it stand; a copied token's is 0."""
+
+
+Draft = list[Drafted]
+
+Review = Callable[[Draft, int], Draft]
+"""Given a draft and how many of its tokens are not for review: the draft as far as it is kept, and one token more."""
+
+Propose = Callable[[Draft, int], Draft]
+"""Given a draft and a count: the draft with up to so many copied tokens more."""
+
+
+class CascadeOptions(BaseModel):
+    """What the `options` of a csd method may hold."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    k: tuple[tuple[Annotated[int, Field(ge=0, le=64)], ...], ...] = ((5, 10), (0, 10))
+    """Upper-triangular; k[0][0] tokens the middle reviews before Max-Gram goes on alone for k[0][1] more, and k[1][1]
+    tokens Max-Gram writes for a review. They bound the loops: a draft may grow longer."""
+    leniency: float = Field(default=1.0, ge=1.0, allow_inf_nan=False)
+    """A token that the middle would not have chosen passes its review where its probability is above 1/leniency;
+    at 1 none does. The target is never lenient."""
+
+    @field_validator("k")
+    @classmethod
+    def _is_upper_triangular(cls, k: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        if len(k) != DRAFTERS or any(len(row) != DRAFTERS for row in k):
+            raise ValueError(f"give {DRAFTERS} rows of {DRAFTERS}: the middle's and Max-Gram's")
+        if any(any(row[:place]) for place, row in enumerate(k)):
+            raise ValueError("what stands below the diagonal must be 0")
+        return k
+
+
+def cascade_options(settings: Settings) -> CascadeOptions:
+    """Return the options of a csd method.
+
+    Raises:
+        UserError: an unknown option, or an unusable value.
+    """
+    try:
+        return CascadeOptions.model_validate(settings.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise unknown_name("option of csd", key, CascadeOptions.model_fields) from error
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"options: {key}: {reason} (given: {first['input']!r})") from error
+
+
+def cascade(reviews: Sequence[Review], propose: Propose, draft: Draft, k: Limits, limit: int) -> Draft:
+    """Return a draft with more tokens: the horizontal cascade, in which bigger drafters write what comes early.
+
+    Args:
+        reviews: of the neural drafters, the biggest first.
+        propose: of Max-Gram, the drafter behind them.
+        draft: the tokens so far.
+        k: bounds, one row and column a drafter.
+        limit: most tokens that the draft may have.
+    """
+    start = len(draft)
+    for place in range(len(reviews) + 1):
+        wanted = min(limit, start + sum(k[0][: place + 1]))
+        while len(draft) < wanted:
+            longer = _iterate(reviews[place:], propose, draft, _behind(k, place), limit)
+            if len(longer) == len(draft):
+                break
+            draft = longer
+    return draft
+
+
+def _iterate(reviews: Sequence[Review], propose: Propose, draft: Draft, k: Limits, limit: int) -> Draft:
+    """Return a draft with what the first drafter left of the text of those behind it: the vertical cascade."""
+    if not reviews:
+        return propose(draft, min(PROPOSED, limit - len(draft)))
+    first, *behind = reviews
+    return first(cascade(behind, propose, draft, k, limit - 1), len(draft))  # its own token needs a place
+
+
+def longest_draft(k: Limits) -> int:
+    """Return the most tokens that a cascade adds to a draft."""
+    longest = 0
+    for place in range(len(k)):
+        wanted, behind = sum(k[0][: place + 1]), _behind(k, place)
+        if wanted:
+            longest = max(longest, wanted - 1 + (longest_draft(behind) + 1 if behind else PROPOSED))
+    return longest
+
+
+def most_proposed(k: Limits) -> int:
+    """Return the most tokens that a cascade writes, whether they are kept or not."""
+    proposed = 0
+    for place in range(len(k)):
+        wanted, behind = sum(k[0][: place + 1]), _behind(k, place)
+        proposed += wanted * (most_proposed(behind) + 1) if behind else -(-wanted // PROPOSED) * PROPOSED
+    return proposed
+
+
+def _behind(k: Limits, place: int) -> Limits:
+    """Return the bounds of the drafters behind one."""
+    return [row[place + 1 :] for row in k[place + 1 :]]
