@@ -39,7 +39,7 @@ class RecordedRun:
         self.manifest = read_manifest(folder)
         self.config = RunConfig.model_validate(self.manifest.config)
         self.pair = Pair.model_validate(self.manifest.pair)
-        self.rows = last_attempts(read_rows(folder))
+        self.rows = last_attempts(read_rows(folder), folder)
         self._questions: dict[str, dict[int, Question]] = {}
 
     @cached_property

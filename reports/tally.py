@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.results import Row, Spans, Verdict, read_rows
+from harness.results import Row, Spans, Verdict, last_attempts, read_rows
 
 Retime = Callable[[Row], Row]
 """Gives a row the times and the clock of another source; a report's label derives from that clock."""
@@ -128,17 +128,7 @@ def last_tallies(rows: Iterable[Row]) -> list[Tally]:
     Raises:
         UserError: an attempt stands twice, which no run writes: files were joined or edited.
     """
-    latest: dict[str, Tally] = {}
-    for row in rows:
-        earlier = latest.get(row.key)
-        if earlier is not None and earlier.attempt == row.attempt:
-            raise UserError(
-                f"rows: attempt {row.attempt} of {row.method} on {row.task}/{row.question_id}/{row.turn} stands twice; "
-                "the file was joined or edited: restore it"
-            )
-        if earlier is None or row.attempt > earlier.attempt:
-            latest[row.key] = tally(row)
-    return list(latest.values())
+    return last_attempts(map(tally, rows))
 
 
 def read_tallies(run: Path, retime: Retime | None = None) -> list[Tally]:
