@@ -66,7 +66,7 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
         raise UserError("--clock wall: the run was measured so already; give profile:NAME")
     recorded = RecordedRun(run)
     blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
-    known = [str(spec["name"]) for spec in recorded.manifest.methods]
+    known = recorded.specs
     names = list(dict.fromkeys([BASELINE, *(methods or [name for name in known if name not in blind])]))
     specs: list[MethodSpec] = []
     rows: list[Row] = []
@@ -92,9 +92,7 @@ def _new_spec(name: str, recorded: RecordedRun) -> MethodSpec:
     if recorded.config.temperature:
         raise UserError(f"--methods {name}: the run sampled, and only greedy text can be drafted along; run the method")
     if name not in catalogue():
-        raise unknown_name(
-            "method", name, sorted({str(spec["name"]) for spec in recorded.manifest.methods} | {*catalogue()})
-        )
+        raise unknown_name("method", name, {*recorded.specs, *catalogue()})
     keys = recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
     spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=keys, flags={})
     if "middle" in needed_drafters(spec) and recorded.pair.middle is None:

@@ -93,7 +93,8 @@ def _forwards_ms(one: Round, role: Literal["target", "middle"], profile: Profile
 
 
 def _prefill_ms(forward: Forward, profile: Profile) -> float:
-    assert forward.role != "small"  # refused before
+    if forward.role == "small":
+        raise UserError("a look-up drafter has no prefill forward; the rows were edited, restore them")
     return profile.prefill_ms(forward.role, forward.tokens, forward.context)
 
 

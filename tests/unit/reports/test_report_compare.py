@@ -284,7 +284,7 @@ def rounds_run(row, written):
 
 def test_replay_of_a_run_against_itself_is_exactly_one_and_has_no_bounds(rounds_run):
     base = rounds_run("base", 3)
-    comparison = compare(base, base, mode="replay", retime=retimer(7.3))
+    comparison = compare(base, base, mode="replay", retime=(retimer(7.3),) * 2)
     line = line_of(comparison)
     assert (line.ratio, line.low, line.high, line.verdict, line.timing) == (
         1.0,
@@ -297,11 +297,11 @@ def test_replay_of_a_run_against_itself_is_exactly_one_and_has_no_bounds(rounds_
 
 
 def test_replay_flags_the_smallest_loss_of_acceptance(rounds_run):
-    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=retimer(7.3)))
+    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=(retimer(7.3),) * 2))
     assert line.ratio == pytest.approx(3 / 4)
     assert line.verdict == "regression"
     assert line.reason == "speedup 0.7500 of BASE's, tokens per round 0.7500 of BASE's"
-    gain = compare(rounds_run("base", 4), rounds_run("head", 3), mode="replay", retime=retimer(7.3))
+    gain = compare(rounds_run("base", 4), rounds_run("head", 3), mode="replay", retime=(retimer(7.3),) * 2)
     assert gain.exit_code == 0
 
 
@@ -311,15 +311,15 @@ def test_replay_flags_a_loss_of_acceptance_that_the_profile_makes_up_for(rounds_
     def cheaper_rounds(one):
         return (fast if one.method == "tree" and len(one.rounds) == 4 else slow)(one)
 
-    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=cheaper_rounds))
+    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=(cheaper_rounds,) * 2))
     assert line.ratio > 6
     assert (line.verdict, line.reason) == ("regression", "tokens per round 0.7500 of BASE's")
 
 
 def test_a_margin_in_replay_allows_a_loss(rounds_run):
     runs = rounds_run("base", 3), rounds_run("head", 4)
-    assert compare(*runs, mode="replay", margin=0.25, retime=retimer(7.3)).exit_code == 0
-    assert compare(*runs, mode="replay", margin=0.24, retime=retimer(7.3)).exit_code == 1
+    assert compare(*runs, mode="replay", margin=0.25, retime=(retimer(7.3),) * 2).exit_code == 0
+    assert compare(*runs, mode="replay", margin=0.24, retime=(retimer(7.3),) * 2).exit_code == 1
 
 
 def test_replayed_runs_are_compared_as_they_are_whatever_the_machine(rounds_run, written, manifest):
@@ -334,7 +334,7 @@ def test_runs_replayed_with_different_profiles_are_refused(rounds_run, written, 
     head = written("head", list(read_rows(base)), manifest(profile={"name": "flat", "device": "other"}))
     comparison = compare(base, head, mode="replay")
     assert comparison.obstacles == ["hardware profile differs: replay both runs with the same one"]
-    assert compare(base, head, mode="replay", retime=retimer(1.0)).exit_code == 0
+    assert compare(base, head, mode="replay", retime=(retimer(1.0),) * 2).exit_code == 0
 
 
 def test_each_mode_refuses_the_others_times_and_says_what_to_do(rounds_run):
@@ -348,7 +348,7 @@ def test_each_mode_refuses_the_others_times_and_says_what_to_do(rounds_run):
 def test_methods_that_no_profile_can_time_are_left_out_in_sight(rounds_run, written, row):
     base = rounds_run("base", 3)
     both = written("both", [*read_rows(base), *(row("peer", q, task="a", peer=True) for q in range(3))])
-    comparison = compare(both, both, mode="replay", retime=retimer(1.0))
+    comparison = compare(both, both, mode="replay", retime=(retimer(1.0),) * 2)
     assert [line.method for line in comparison.lines] == ["tree"]
     assert comparison.left_out == ["method peer: shows no rounds, so no profile can time it"]
 
@@ -369,7 +369,7 @@ def test_a_margin_that_is_no_share_is_refused(text):
 
 def test_every_format_says_the_verdict_and_that_times_are_measured_or_modelled(session, rounds_run):
     wall = compare(session("base", 1), session("head", 2, slower=0.3))
-    replayed = compare(rounds_run("a", 3), rounds_run("b", 3), mode="replay", retime=retimer(1.0))
+    replayed = compare(rounds_run("a", 3), rounds_run("b", 3), mode="replay", retime=(retimer(1.0),) * 2)
     for format in FORMATS:
         text = render_comparison(wall, format)
         assert "FAIL" in text
