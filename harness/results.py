@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError
-from methods.core.generation import Finish, Forward, Round
-from methods.core.generation import Spans as Spans  # reports take it from here
+from methods.core.generation import Finish
+from methods.core.generation import Forward as Forward  # reports take them from here
+from methods.core.generation import Round as Round
+from methods.core.generation import Spans as Spans
 
 if TYPE_CHECKING:
     import pandas as pd
