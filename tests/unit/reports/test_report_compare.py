@@ -143,6 +143,56 @@ def test_a_run_that_went_on_on_another_machine_is_refused(session):
     assert any("machine differs (cpu)" in reason for reason in compare(base, base).obstacles)
 
 
+def put(value, *path):
+    def change(content):
+        for key in path[:-1]:
+            content = content[key]
+        content[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (put([], "starts"), "machine unknown: the manifest of HEAD names none"),
+        (put({}, "starts", 0, "machine"), "machine unknown: the manifest of HEAD names none"),
+        (put({}, "weights"), "weights of the target unknown: the manifest of HEAD names none"),
+        (put({"origin": "x"}, "weights", "target"), "weights of the target unknown: the manifest of HEAD names none"),
+    ],
+)
+def test_a_manifest_that_does_not_say_what_must_agree_is_refused(session, change, words):
+    base, head = session("base", 1, prompts=2), session("head", 1, prompts=2)
+    content = json.loads((head / "manifest.json").read_text())
+    change(content)
+    (head / "manifest.json").write_text(json.dumps(content))
+    assert words in compare(base, head).obstacles
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "words"),
+    [
+        ({"task": "z"}, "wall", "rows of task z, but the manifest is of a, b, c, d, e, f"),
+        ({"clock": "profile:x"}, "replay", "rows of clock profile:x, but the manifest is of wall"),
+    ],
+)
+def test_rows_that_the_manifest_does_not_know_are_an_error(session, written, manifest, changes, mode, words):
+    rows = [one.model_copy(update=changes) for one in read_rows(session("base", 1, prompts=2))]
+    edited = written("edited", rows, manifest(config={"clock": "wall"}))
+    with pytest.raises(UserError, match=words):
+        compare(edited, edited, mode=mode)
+
+
+def test_modelled_rows_that_were_edited_into_measured_ones_are_an_error(session, written, manifest):
+    edited = written(
+        "edited",
+        list(read_rows(session("base", 1, prompts=2))),
+        manifest(config={"clock": "profile:x.yaml"}, profile={"name": "x"}),
+    )
+    with pytest.raises(UserError, match="rows of clock wall, but the manifest is of profile:x"):
+        compare(edited, edited)
+
+
 def test_runs_without_a_task_in_common_have_nothing_comparable(session):
     comparison = compare(session("base", 1, tasks="ab", prompts=2), session("head", 1, tasks="cd", prompts=2))
     assert comparison.obstacles == ["no task in common: a, b and c, d"]
