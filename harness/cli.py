@@ -191,7 +191,10 @@ def replay_command(run: Path, clock: str, methods: str | None, out: Path | None,
     with tempfile.TemporaryDirectory() as scratch:
         folder = out or Path(scratch) / "run"
         replayed.write(folder)
-        click.echo(render_report(folder, kind))
+        try:
+            click.echo(render_report(folder, kind))
+        except UserError as error:
+            raise UserError(str(error).replace(str(folder), str(out or run))) from error
     if replayed.left_out:
         click.echo(f"treegraft: without {', '.join(replayed.left_out)}, whose rounds nobody sees", err=True)
 

@@ -12,7 +12,7 @@ from harness.config import METHOD_FLAGS
 from harness.errors import UserError
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
-from harness.results import Manifest, Row
+from harness.results import ROWS_FILE, Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
 from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, needed_drafters, resolve
@@ -42,8 +42,9 @@ class Replay:
             UserError: it holds something, or cannot be written.
         """
         with Store(folder) as store:
-            if store.begin(self.manifest):
+            if (folder / ROWS_FILE).stat().st_size:
                 raise UserError(f"{folder}: holds rows already; give a new or empty folder as --out")
+            store.begin(self.manifest)
             store.append(self.rows)
 
 
