@@ -241,6 +241,14 @@ def test_a_method_cannot_pass_by_failing_or_by_answering_otherwise(session, writ
     assert (comparison.exit_code, line_of(comparison, "chain").verdict) == (1, "ok")
 
 
+def test_a_method_cannot_pass_by_rows_that_were_removed(session, written):
+    base = session("base", 1)
+    rows = [one for one in read_rows(base) if (one.task, one.question_id, one.method) != ("a", 0, "tree")]
+    comparison = compare(base, written("head", rows))
+    assert line_of(comparison).reason == "1 answers of BASE are missing in HEAD, beside its baseline's"
+    assert (comparison.exit_code, line_of(comparison, "chain").verdict) == (1, "ok")
+
+
 def test_a_method_that_answered_nothing_keeps_the_gate_from_passing(session, written, failed):
     base = session("base", 1)
     rows = [failed("tree", one.question_id, task=one.task) if one.method == "tree" else one for one in read_rows(base)]

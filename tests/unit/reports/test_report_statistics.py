@@ -189,6 +189,10 @@ def test_beyond_two_thousand_prompts_p_is_that_of_drawn_sign_patterns(n):
     assert sign_flip_p(list(values)) == pytest.approx(drawn, abs=0.015)
 
 
+def test_many_prompts_that_gain_alike_have_p_zero_and_no_warning():
+    assert sign_flip_p([math.log(2.0)] * 2_001) == 0.0
+
+
 def test_many_prompts_without_any_effect_have_p_one():
     assert sign_flip_p([0.0] * 2_001) == 1.0
 
