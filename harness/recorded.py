@@ -41,6 +41,10 @@ class RecordedRun:
         self.pair = pair_asked(self.manifest, folder)
         self.specs = methods_asked(self.manifest, folder)
         self.rows = last_attempts(read_rows(folder), folder)
+        strangers = sorted({row.method for row in self.rows} - self.specs.keys())
+        if strangers:
+            names = ", ".join(strangers)
+            raise UserError(f"{folder}: rows of method {names}, which its manifest does not know; restore the files")
         self._questions: dict[str, dict[int, Question]] = {}
 
     @cached_property
@@ -51,7 +55,7 @@ class RecordedRun:
             UserError: other weights than it ran with.
         """
         loaded = loading.load_as_asked(self.pair, self.config)
-        for role, known in self.manifest.weights.items():
+        for role, known in {"target": {}, **self.manifest.weights}.items():
             if role not in loaded.weights or loaded.weights[role]["sha256"] != known.get("sha256"):
                 origin = known.get("origin", "of unknown origin")
                 raise UserError(f"{self._folder}: its {role} had other weights ({origin}); restore them")

@@ -42,6 +42,7 @@ def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool =
     if base.pair.get("performance") is False:
         found.append(f"pair {base.pair.get('name')} is for correctness alone, its speed means nothing")
     found += _differ("pair", base.pair.get("name"), head.pair.get("name"))
+    found += _differ("template", base.pair.get("template"), head.pair.get("template"))
     for role in sorted(base.weights.keys() & head.weights.keys()):
         found += _differ(f"weights of the {role}", base.weights[role].get("sha256"), head.weights[role].get("sha256"))
     unknown = [run for run, one in (("BASE", base), ("HEAD", head)) if "sha256" not in one.weights.get("target", {})]
@@ -101,6 +102,7 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
         found += _changed("commit", _commit(first.git), _commit(last.git))
         for package in sorted(first.versions.keys() | last.versions.keys()):
             found += _changed(package, first.versions.get(package), last.versions.get(package))
+    found += _changed("attention", base.pair.get("attention"), head.pair.get("attention"))
     before, after = ({spec.get("name"): spec for spec in manifest.methods} for manifest in (base, head))
     settings: dict[str, list[str]] = {}
     for name in before:
@@ -139,6 +141,7 @@ def check_rows(rows: Sequence[Tally], manifest: Manifest, run: Path, *, retimed:
         UserError: they are not: files of different runs were put together, or edited.
     """
     known = {"pair": {str(manifest.pair.get("name"))}, "task": {*manifest.tasks}}
+    known["method"] = {str(spec.get("name")) for spec in manifest.methods}
     if not retimed and isinstance(manifest.config.get("clock"), str):
         known["clock"] = {"wall" if manifest.profile is None else f"profile:{manifest.profile.get('name')}"}
     for kind, names in known.items():

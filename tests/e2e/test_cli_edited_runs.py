@@ -72,7 +72,8 @@ def renamed(field, value):
 def test_rows_of_a_method_that_the_manifest_does_not_know_are_refused(refused, edit, clock):
     run = edit(rows=renamed("method", "stranger"))
 
-    assert "rows of method stranger" in refused("compare", run, run, "--mode", "replay", "--clock", clock)
+    for command in (["compare", run, run, "--mode", "replay"], ["replay", run]):
+        assert "rows of method stranger" in refused(*command, "--clock", clock)
 
 
 def test_text_of_questions_that_were_not_asked_is_not_drafted_along(refused, edit, clock):
@@ -87,6 +88,9 @@ def test_weights_that_the_pair_lacks_are_refused(refused, edit, clock):
     run = edit(put({"origin": "elsewhere"}, "weights", "reader"))
 
     assert "its reader had other weights (elsewhere)" in refused("show", run, "nq/1", "--method", "all-small")
+
+    run = edit(put({}, "weights"))
+    assert "its target had other weights" in refused("show", run, "nq/1", "--method", "all-small")
 
 
 def test_a_prefill_by_a_look_up_drafter_is_refused(refused, edit, clock):

@@ -110,6 +110,7 @@ def test_the_ratio_is_of_speedups_paired_by_prompt(row, written):
         ({"machine": {"threads": 4}}, "machine differs (threads)"),
         ({"machine": {"gpus": ["H200"]}}, "machine differs (gpus)"),
         ({"pair": {"dtype": "bf16"}}, "dtype differs"),
+        ({"pair": {"template": "plain"}}, "template differs"),
     ],
 )
 def test_what_is_not_comparable_is_refused_with_3_and_says_why(session, changes, words):
@@ -173,11 +174,13 @@ def test_a_manifest_that_does_not_say_what_must_agree_is_refused(session, change
     ("changes", "mode", "words"),
     [
         ({"task": "z"}, "wall", "rows of task z, but the manifest is of a, b, c, d, e, f"),
+        ({"method": "stranger"}, "wall", "rows of method stranger, but the manifest is of autoregressive, chain, tree"),
         ({"clock": "profile:x"}, "replay", "rows of clock profile:x, but the manifest is of wall"),
     ],
 )
 def test_rows_that_the_manifest_does_not_know_are_an_error(session, written, manifest, changes, mode, words):
-    rows = [one.model_copy(update=changes) for one in read_rows(session("base", 1, prompts=2))]
+    rows = list(read_rows(session("base", 1, prompts=2)))
+    rows = [one.model_copy(update=changes) if one.method == "tree" or mode == "replay" else one for one in rows]
     edited = written("edited", rows, manifest(config={"clock": "wall"}))
     with pytest.raises(UserError, match=words):
         compare(edited, edited, mode=mode)
@@ -262,6 +265,8 @@ def test_a_method_that_answered_nothing_keeps_the_gate_from_passing(session, wri
 def test_settings_code_and_versions_that_changed_are_told(session):
     base, head = session("base", 1, prompts=6), session("head", 1, prompts=6, settings={"budget": 12})
     assert compare(base, head).changes == ["budget 15 → 12 (tree, chain)"]
+    head = session("head", 1, prompts=6, pair={"attention": "eager"})
+    assert compare(base, head).changes == ["attention None → eager"]
 
 
 @pytest.mark.parametrize(
