@@ -12,8 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.errors import UserError
+
 if TYPE_CHECKING:
     from scipy.interpolate import PchipInterpolator
+
+
+MOST_MS = 86.4e6
+"""A day: no forward takes longer."""
+_LEAST_MS = 1e-6
+_MOST_TOKENS = 2**31
 
 
 class Curve(BaseModel):
@@ -24,7 +32,7 @@ class Curve(BaseModel):
     both go on as straight lines.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
     tokens: list[int] = Field(min_length=1)
     """Sizes of the forwards, ascending."""
@@ -36,12 +44,12 @@ class Curve(BaseModel):
     @model_validator(mode="after")
     def _is_a_grid(self) -> Curve:
         for name, axis in (("tokens", self.tokens), ("contexts", self.contexts)):
-            if any(low >= high for low, high in pairwise(axis)) or axis[0] < 0:
-                raise ValueError(f"{name} must ascend from 0 or more")
+            if any(low >= high for low, high in pairwise(axis)) or axis[0] < 0 or axis[-1] > _MOST_TOKENS:
+                raise ValueError(f"{name} must ascend from 0 or more to at most {_MOST_TOKENS:,}")
         if len(self.ms) != len(self.contexts) or any(len(row) != len(self.tokens) for row in self.ms):
             raise ValueError("ms must hold a row a context and a number a size in it")
-        if not all(np.isfinite(value) and value > 0 for row in self.ms for value in row):
-            raise ValueError("ms must be positive numbers")
+        if not all(_LEAST_MS <= value <= MOST_MS for row in self.ms for value in row):
+            raise ValueError("ms must be positive numbers, of a nanosecond to a day")
         return self
 
     @cached_property
@@ -61,10 +69,20 @@ class Curve(BaseModel):
         return {}  # of the sizes asked for so far: a run has few sizes and many forwards
 
     def at(self, tokens: int, context: int) -> float:
-        """Return the milliseconds of a forward of `tokens` tokens behind `context` others."""
+        """Return the milliseconds of a forward of `tokens` tokens behind `context` others.
+
+        Raises:
+            UserError: the lines beyond the grid have fallen to nothing there.
+        """
         if tokens not in self._by_context:
             self._by_context[tokens] = [self._row(index, tokens) for index in range(len(self.contexts))]
-        return _on_lines(self.contexts, self._by_context[tokens], context)
+        found = _on_lines(self.contexts, self._by_context[tokens], context)
+        if found <= 0:
+            raise UserError(
+                f"latency curve: falls to {found:.3g} ms at {tokens} tokens behind {context} others, beyond its grid; "
+                "give it a point there"
+            )
+        return found
 
     def _row(self, index: int, tokens: int) -> float:
         row = self._surface[index]

@@ -7,35 +7,42 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from hardware_profiles.curve import Curve
+from hardware_profiles.curve import MOST_MS, Curve
+from hardware_profiles.plain_yaml import read_yaml
 from harness.errors import UserError
 from harness.registry import unknown_name
 
 Kind = Literal["measured", "published", "roofline"]
 
 
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
+"""What a profile may be called."""
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Costs(_Part):
     """What the work around forwards takes, in milliseconds."""
 
-    small_step_ms: float = Field(ge=0)
+    small_step_ms: float = Field(ge=0, le=MOST_MS)
     """A look-up step, whatever its frontier."""
-    small_node_ms: float = Field(ge=0)
+    small_node_ms: float = Field(ge=0, le=MOST_MS)
     """Each node of a look-up step's frontier, besides."""
-    small_commit_ms: float = Field(ge=0)
+    small_commit_ms: float = Field(ge=0, le=MOST_MS)
     """Index upkeep, a round."""
-    middle_call_ms: float = Field(ge=0)
+    middle_call_ms: float = Field(ge=0, le=MOST_MS)
     """A middle step beside its forward: rescoring, reselecting, grafting."""
-    scheduler_ms: float = Field(ge=0)
+    scheduler_ms: float = Field(ge=0, le=MOST_MS)
     """A decision."""
-    verify_ms: float = Field(ge=0)
+    verify_ms: float = Field(ge=0, le=MOST_MS)
     """Verification beside the target's forward, a round: the walk and the commit."""
-    other_ms: float = Field(ge=0)
+    other_ms: float = Field(ge=0, le=MOST_MS)
     """Everything else, a round."""
 
 
@@ -55,7 +62,7 @@ class Profile(_Part):
 
     schema_version: Literal[1] = 1
     """Version of this schema."""
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    name: str = Field(pattern=NAME)
     """Its name, as rows carry it behind `profile:`."""
     about: str = ""
     """One line for `treegraft ls profiles`."""
@@ -69,7 +76,7 @@ class Profile(_Part):
     """Floating-point type of the forwards."""
     sources: dict[str, str] = Field(min_length=1)
     """Where each number comes from."""
-    launch_overhead_ms: float = Field(default=0.0, ge=0)
+    launch_overhead_ms: float = Field(default=0.0, ge=0, le=MOST_MS)
     """Charged for every neural forward on top of its curve."""
     forwards: dict[Literal["target", "middle"], Curve]
     """Latency of a tree's forward, by role."""
@@ -82,13 +89,21 @@ class Profile(_Part):
     measured_with: dict[str, Any] = Field(default_factory=dict)
     """Machine and versions of a measured profile."""
 
+    @model_validator(mode="after")
+    def _knows_its_roles(self) -> Profile:
+        if "target" not in self.forwards:
+            raise ValueError("forwards: has no target; give its latencies")
+        if self.prefill and self.forwards.keys() - self.prefill.keys():
+            raise ValueError(f"prefill: has no {', '.join(sorted(self.forwards.keys() - self.prefill.keys()))}")
+        return self
+
     def forward_ms(self, role: Literal["target", "middle"], tokens: int, context: int) -> float:
         """Return the milliseconds of one tree forward.
 
         Raises:
             UserError: the profile has no curve of that role.
         """
-        return self._curve(self.forwards, role).at(tokens, context) + self.launch_overhead_ms
+        return self._ms(self.forwards, role, tokens, context)
 
     def prefill_ms(self, role: Literal["target", "middle"], tokens: int, context: int) -> float:
         """Return the milliseconds of one prefill forward.
@@ -96,12 +111,22 @@ class Profile(_Part):
         Raises:
             UserError: the profile has no curve of that role.
         """
-        return self._curve(self.prefill, role).at(tokens, context) + self.launch_overhead_ms
+        return self._ms(self.prefill, role, tokens, context)
 
-    def _curve(self, curves: dict[Literal["target", "middle"], Curve], role: Literal["target", "middle"]) -> Curve:
+    def _ms(
+        self,
+        curves: dict[Literal["target", "middle"], Curve],
+        role: Literal["target", "middle"],
+        tokens: int,
+        context: int,
+    ) -> float:
         if role not in curves:
             raise UserError(f"profile {self.name}: has no latencies of a {role}; measure one with treegraft profile")
-        return curves[role]
+        try:
+            return curves[role].at(tokens, context) + self.launch_overhead_ms
+        except UserError as error:
+            where = "forwards" if curves is self.forwards else "prefill"
+            raise UserError(f"profile {self.name}: {where}.{role}: {error}") from error
 
 
 def profile_names() -> list[str]:
@@ -125,13 +150,15 @@ def get_profile(name: str) -> Profile:
         raise UserError(f"{unknown_name('profile', name, profile_names())} (or a profile's YAML file)")
     try:
         return _parse(path.read_text(encoding="utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError, as text that is not UTF-8
         raise UserError(f"{name}: cannot be read ({error}); give an existing profile file") from error
 
 
 def _parse(text: str, origin: str) -> Profile:
     try:
-        return Profile.model_validate(yaml.safe_load(text))
+        profile = Profile.model_validate(read_yaml(text))
+        profile.model_dump_json()  # manifests hold it so: a file that refers to itself cannot be
+        return profile
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "profile"

@@ -143,23 +143,31 @@ def compare_command(
         mode=mode,
         margin=None if margin is None else parse_margin(margin),
         methods=None if methods is None else [name.strip() for name in methods.split(",")],
-        retime=None if clock is None else _retime(clock, base, head),
+        retime=None if clock is None else (_retime(clock, base), _retime(clock, head)),
     )
     _write(render_comparison(comparison, options["kind"]), options["output"])
     return comparison.exit_code
 
 
-def _retime(clock: str, *runs: Path) -> Callable[[Row], Row]:
+def _retime(clock: str, run: Path) -> Callable[[Row], Row]:
+    from harness.asked import methods_asked
     from harness.results import read_manifest
     from harness.retiming import profile_of, retimed
-    from methods.catalog import MethodSpec, needed_drafters
+    from methods.catalog import needed_drafters
 
     profile = profile_of(clock)
     if profile is None:
         raise UserError(f"--clock {clock}: not modelled; give profile:NAME, or compare with --mode wall")
-    specs = (MethodSpec.model_validate(spec) for run in runs for spec in read_manifest(run).methods)
-    neural = {spec.name: needed_drafters(spec) for spec in specs}
-    return lambda row: retimed(row, profile, neural[row.method])
+    folder = run.parent if run.is_file() else run
+    specs = methods_asked(read_manifest(folder), folder)
+    neural = {name: needed_drafters(spec) for name, spec in specs.items()}
+
+    def retime(row: Row) -> Row:
+        if row.method not in neural:
+            raise UserError(f"rows of method {row.method}, which the manifest does not know; restore the files")
+        return retimed(row, profile, neural[row.method])
+
+    return retime
 
 
 @cli.command("replay")
@@ -182,7 +190,10 @@ def replay_command(run: Path, clock: str, methods: str | None, out: Path | None,
     with tempfile.TemporaryDirectory() as scratch:
         folder = out or Path(scratch) / "run"
         replayed.write(folder)
-        click.echo(render_report(folder, kind))
+        try:
+            click.echo(render_report(folder, kind))
+        except UserError as error:
+            raise UserError(str(error).replace(str(folder), str(out or run))) from error
     if replayed.left_out:
         click.echo(f"treegraft: without {', '.join(replayed.left_out)}, whose rounds nobody sees", err=True)
 

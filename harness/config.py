@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from hardware_profiles.plain_yaml import read_yaml
 from harness.errors import UserError
 from harness.registry import unknown_name
 from methods.catalog import BASELINE, MethodSpec, catalogue, resolve
@@ -175,7 +176,7 @@ def _environment() -> dict[str, str]:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give an existing YAML file") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:  # a date that does not exist is a ValueError

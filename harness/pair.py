@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from hardware_profiles.plain_yaml import read_yaml
 from harness.errors import UserError
 from harness.registry import unknown_name
 
@@ -115,7 +116,7 @@ def get_pair(name: str) -> Pair:
     if path.suffix in (".yaml", ".yml"):
         try:
             return _parse(path.read_text(encoding="utf-8"), path.stem, origin=name)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # a name with a null byte is a ValueError, as text that is not UTF-8
             raise UserError(f"{name}: cannot be read ({error}); give an existing pair file") from error
     if path.suffix == ".gguf":
         return Pair(name=path.stem, target=ModelSource(gguf=_existing(path)))
@@ -135,7 +136,7 @@ def _existing(path: Path) -> str:
 
 def _parse(text: str, name: str, origin: str) -> Pair:
     try:
-        values = yaml.safe_load(text)
+        values = read_yaml(text)
         if not isinstance(values, dict):
             raise UserError(f"{origin}: holds no keys; write for example `target: {{hub: owner/name}}`")
         return Pair.model_validate({"name": name, **values})

@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from harness import loading
-from harness.config import RunConfig
+from harness.asked import config_asked, methods_asked, pair_asked
 from harness.errors import UserError
 from harness.loading import LoadedPair
-from harness.pair import Pair
 from harness.plan import load_blocks
 from harness.prompts import conversation, prompt_ids
 from harness.registry import unknown_name
@@ -40,6 +39,7 @@ class RecordedRun:
         manifest: what it was asked.
         config: its configuration.
         pair: its pair.
+        specs: its methods by name.
         rows: last attempts.
 
     Raises:
@@ -49,9 +49,14 @@ class RecordedRun:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.manifest = read_manifest(folder)
-        self.config = RunConfig.model_validate(self.manifest.config)
-        self.pair = Pair.model_validate(self.manifest.pair)
-        self.rows = last_attempts(read_rows(folder))
+        self.config = config_asked(self.manifest, folder)
+        self.pair = pair_asked(self.manifest, folder)
+        self.specs = methods_asked(self.manifest, folder)
+        self.rows = last_attempts(read_rows(folder), folder)
+        strangers = sorted({row.method for row in self.rows} - self.specs.keys())
+        if strangers:
+            names = ", ".join(strangers)
+            raise UserError(f"{folder}: rows of method {names}, which its manifest does not know; restore the files")
         self._questions: dict[str, dict[int, Question]] = {}
 
     @cached_property
@@ -62,9 +67,10 @@ class RecordedRun:
             UserError: other weights than it ran with.
         """
         loaded = loading.load_as_asked(self.pair, self.config)
-        for role, known in self.manifest.weights.items():
-            if loaded.weights[role]["sha256"] != known["sha256"]:
-                raise UserError(f"{self._folder}: its {role} had other weights ({known['origin']}); restore them")
+        for role, known in {"target": {}, **self.manifest.weights}.items():
+            if role not in loaded.weights or loaded.weights[role]["sha256"] != known.get("sha256"):
+                origin = known.get("origin", "of unknown origin")
+                raise UserError(f"{self._folder}: its {role} had other weights ({origin}); restore them")
         return loaded
 
     def drafting_models(self, spec: MethodSpec) -> Models:
@@ -78,10 +84,9 @@ class RecordedRun:
         Raises:
             UserError: it ran none of that name.
         """
-        for spec in self.manifest.methods:
-            if spec["name"] == name:
-                return MethodSpec.model_validate(spec)
-        raise unknown_name("method of this run", name, [str(spec["name"]) for spec in self.manifest.methods])
+        if name not in self.specs:
+            raise unknown_name("method of this run", name, self.specs)
+        return self.specs[name]
 
     def prompt(self, row: Row) -> list[int]:
         """Return the prompt tokens of a row.
@@ -115,7 +120,10 @@ class RecordedRun:
         """
         if task not in self._questions:
             blocks, data = load_blocks(self.config.model_copy(update={"tasks": [task]}))
-            if data[task].sha256 != self.manifest.tasks[task].sha256:
+            known = self.manifest.tasks.get(task)
+            if known is None or data[task].sha256 != known.sha256:
                 raise UserError(f"{task}: its questions have changed since the run; restore the data it ran on")
             self._questions[task] = {block.question.question_id: block.question for block in blocks}
+        if question_id not in self._questions[task]:
+            raise UserError(f"{self._folder}: the run asked no question {task}/{question_id}; restore its rows")
         return self._questions[task][question_id]

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.latency import profile_latency, told
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
-from harness.results import Manifest, Row
+from harness.results import ROWS_FILE, Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
 from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, needed_drafters, resolve
@@ -41,8 +41,9 @@ class Replay:
             UserError: it holds something, or cannot be written.
         """
         with Store(folder) as store:
-            if store.begin(self.manifest):
+            if (folder / ROWS_FILE).stat().st_size:
                 raise UserError(f"{folder}: holds rows already; give a new or empty folder as --out")
+            store.begin(self.manifest)
             store.append(self.rows)
 
 
@@ -65,7 +66,7 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
         raise UserError("--clock wall: the run was measured so already; give profile:NAME")
     recorded = RecordedRun(run)
     blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
-    known = [str(spec["name"]) for spec in recorded.manifest.methods]
+    known = recorded.specs
     names = list(dict.fromkeys([BASELINE, *(methods or [name for name in known if name not in blind])]))
     specs: list[MethodSpec] = []
     rows: list[Row] = []
@@ -91,9 +92,7 @@ def _new_spec(name: str, recorded: RecordedRun) -> MethodSpec:
     if recorded.config.temperature:
         raise UserError(f"--methods {name}: the run sampled, and only greedy text can be drafted along; run the method")
     if name not in catalogue():
-        raise unknown_name(
-            "method", name, sorted({str(spec["name"]) for spec in recorded.manifest.methods} | {*catalogue()})
-        )
+        raise unknown_name("method", name, {*recorded.specs, *catalogue()})
     keys = recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
     spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=keys, flags={})
     if "middle" in needed_drafters(spec) and recorded.pair.middle is None:

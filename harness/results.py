@@ -7,15 +7,18 @@ A leaf of the harness: it imports nothing of the project but `methods.core.gener
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError
-from methods.core.generation import Finish, Forward, Round
-from methods.core.generation import Spans as Spans  # reports take it from here
+from methods.core.generation import Finish
+from methods.core.generation import Forward as Forward  # reports take them from here
+from methods.core.generation import Round as Round
+from methods.core.generation import Spans as Spans
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,13 +244,35 @@ def _parse_row(line: bytes, file: Path, number: int) -> Row | None:
         ) from error
 
 
-def last_attempts(rows: Iterator[Row] | list[Row]) -> list[Row]:
-    """Return the last attempt of each key, in the order the keys first came."""
-    latest: dict[str, Row] = {}
+_PLACE = attrgetter("pair", "clock", "seed", "repeat", "task", "question_id", "turn", "method")
+
+OfRow = TypeVar("OfRow")
+"""A row, or what has its fields."""
+
+
+def last_attempts(rows: Iterable[OfRow], where: str | Path = "rows") -> list[OfRow]:
+    """Return the last attempt of each key, in the order the keys first came.
+
+    A key holds the prompt. An answer of which the prompt was another, or could not be built, has a key of its own and
+    gives way too to a later attempt at the same place of the run.
+
+    Raises:
+        UserError: an attempt stands twice, which no run writes: files were joined or edited.
+    """
+    latest: dict[str, Any] = {}
+    places: dict[Any, int] = {}
     for row in rows:
-        if row.key not in latest or row.attempt >= latest[row.key].attempt:
-            latest[row.key] = row
-    return list(latest.values())
+        one: Any = row
+        earlier = latest.get(one.key)
+        if earlier is not None and earlier.attempt == one.attempt:
+            raise UserError(
+                f"{where}: attempt {one.attempt} of {one.method} on {one.task}/{one.question_id}/{one.turn} stands "
+                "twice; the file was joined or edited: restore it"
+            )
+        if earlier is None or one.attempt > earlier.attempt:
+            latest[one.key] = one
+        places[_PLACE(one)] = max(one.attempt, places.get(_PLACE(one), 0))
+    return [one for one in latest.values() if one.attempt == places[_PLACE(one)]]
 
 
 def load_rows(path: str | Path) -> pd.DataFrame:
@@ -260,11 +285,11 @@ def load_rows(path: str | Path) -> pd.DataFrame:
         The columns of `Row`, with `timed_tokens` added.
 
     Raises:
-        UserError: no such file, or a line that is not a row.
+        UserError: no such file, a line that is not a row, or an attempt that stands twice.
     """
     import pandas as pd
 
-    rows = last_attempts(read_rows(Path(path)))
+    rows = last_attempts(read_rows(Path(path)), path)
     columns = [*Row.model_fields, "timed_tokens"]
     records = [{**dict(row), "timed_tokens": row.timed_tokens} for row in rows]
     return pd.DataFrame.from_records(records, columns=columns)

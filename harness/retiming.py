@@ -38,7 +38,8 @@ def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
         neural: the neural drafters of its method, `middle` among them where one is called.
 
     Raises:
-        UserError: an answer without rounds, as outside peers give, or a role that the profile knows nothing of.
+        UserError: an answer without rounds, as outside peers give, a round without its target forward, or a role that
+            the profile knows nothing of.
     """
     clock = f"{CLOCK_PREFIX}{profile.name}"
     changes = {"key": _key(row.key, clock), "clock": clock, "marks": [], "telemetry": {}}
@@ -48,6 +49,10 @@ def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
         raise UserError(f"method {row.method}: shows no rounds, so no profile can time it; leave it out with --methods")
     if "small" in neural:
         raise UserError(f"method {row.method}: no profile knows a small neural model's times; leave it out")
+    if any([forward.role for forward in one.forwards].count("target") != 1 for one in row.rounds):
+        raise UserError(
+            f"method {row.method}: a round without its one target forward, so no profile can time it; leave it out"
+        )
     spans = decode_spans(row.rounds, profile, schedules="middle" in neural)
     prefill_s = sum(_prefill_ms(forward, profile) for forward in row.prefill) / 1e3
     decode_s = sum((spans.small_s, spans.middle_s, spans.scheduler_s, spans.verify_s, spans.other_s))
@@ -92,7 +97,8 @@ def _forwards_ms(one: Round, role: Literal["target", "middle"], profile: Profile
 
 
 def _prefill_ms(forward: Forward, profile: Profile) -> float:
-    assert forward.role != "small"  # refused before
+    if forward.role == "small":
+        raise UserError("a look-up drafter has no prefill forward; the rows were edited, restore them")
     return profile.prefill_ms(forward.role, forward.tokens, forward.context)
 
 

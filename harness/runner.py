@@ -125,7 +125,9 @@ class Runner:
                     raise PromptError(f"turn {turn - 1} of the baseline failed")
                 prompt = self._prompt(block, answers)
             except PromptError as problem:
-                rows += [self._failed(block, turn, name, attempt, None, str(problem)) for name in self._specs]
+                rows += [
+                    self._clocked(self._failed(block, turn, name, attempt, None, str(problem))) for name in self._specs
+                ]
                 continue
             params = self._params(block, turn, self._config.max_new_tokens)
             if self._config.follow == "reference":
@@ -221,10 +223,13 @@ class Runner:
         """Return a row with the times of the run's clock."""
         if self._profile is None:
             return row
+        neural = needed_drafters(self._specs[row.method])
         try:
-            return retimed(row, self._profile, needed_drafters(self._specs[row.method]))
+            return retimed(row, self._profile, neural)
         except UserError as error:  # a plug-in without rounds
-            return row.model_copy(update={"status": "failed", "error": str(error), "verdict": None})
+            measured = dict.fromkeys(("verdict", "prefill_s", "decode_s", "e2e_s", "spans"))
+            failed = row.model_copy(update={"status": "failed", "error": str(error), **measured})
+            return retimed(failed, self._profile, neural)
 
     def _verdict(
         self, name: str, prompt: Sequence[int], params: DecodingParams, baseline: Generation, generation: Generation

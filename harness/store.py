@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from harness.errors import UserError
-from harness.results import MANIFEST_FILE, ROWS_FILE, Latency, Manifest, Row, read_manifest, read_rows
+from harness.results import MANIFEST_FILE, ROWS_FILE, Latency, Manifest, Row, last_attempts, read_manifest, read_rows
 
 
 class Store:
@@ -91,6 +91,7 @@ class Store:
                 update={"starts": [*earlier.starts, *manifest.starts], "latency": earlier.latency}
             )
         rows = list(read_rows(self.folder))
+        last_attempts(rows, self._rows_path)  # refuses an attempt that stands twice
         self._end_last_line()
         self._write_manifest(manifest)
         return rows

@@ -9,6 +9,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.results import DECODING_KEYS, Manifest, read_manifest
 from reports.pairing import BASELINE
+from reports.tally import Tally
 
 MACHINE = ("system", "cpu", "cores", "threads", "gpus")
 
@@ -41,8 +42,12 @@ def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool =
     if base.pair.get("performance") is False:
         found.append(f"pair {base.pair.get('name')} is for correctness alone, its speed means nothing")
     found += _differ("pair", base.pair.get("name"), head.pair.get("name"))
+    found += _differ("template", base.pair.get("template"), head.pair.get("template"))
     for role in sorted(base.weights.keys() & head.weights.keys()):
         found += _differ(f"weights of the {role}", base.weights[role].get("sha256"), head.weights[role].get("sha256"))
+    unknown = [run for run, one in (("BASE", base), ("HEAD", head)) if "sha256" not in one.weights.get("target", {})]
+    if unknown:
+        found.append(f"weights of the target unknown: the manifest of {' and '.join(unknown)} names none")
     for task in sorted(base.tasks.keys() & head.tasks.keys()):
         found += _differ(f"data of {task}", base.tasks[task].sha256, head.tasks[task].sha256)
         found += _differ(f"split of {task}", base.tasks[task].split, head.tasks[task].split)
@@ -52,19 +57,23 @@ def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool =
     for key in decoding[0]:
         found += _differ(key, decoding[0][key], decoding[1][key])
     if measured:
-        found += _machines_differ([start.machine for start in (*base.starts, *head.starts)])
+        found += _machines_differ(base, head)
     elif base.profile != head.profile and not retimed:
         found.append("hardware profile differs: replay both runs with the same one")
     return found
 
 
-def _machines_differ(machines: Sequence[dict[str, Any]]) -> list[str]:
+def _machines_differ(base: Manifest, head: Manifest) -> list[str]:
+    unknown = [run for run, one in (("BASE", base), ("HEAD", head)) if not any(start.machine for start in one.starts)]
+    if unknown:
+        return [f"machine unknown: the manifest of {' and '.join(unknown)} names none"]
+    machines = [start.machine for start in (*base.starts, *head.starts)]
     found = []
     for key in MACHINE:
         values = list(dict.fromkeys(str(machine.get(key, "none")) for machine in machines))
         if len(values) > 1:
             found.append(f"machine differs ({key}): {' and '.join(values)}; run both on one machine")
-    return found or ([] if machines else ["machine unknown: the manifests name no start"])
+    return found
 
 
 def _differ(what: str, base: object, head: object) -> list[str]:
@@ -93,6 +102,7 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
         found += _changed("commit", _commit(first.git), _commit(last.git))
         for package in sorted(first.versions.keys() | last.versions.keys()):
             found += _changed(package, first.versions.get(package), last.versions.get(package))
+    found += _changed("attention", base.pair.get("attention"), head.pair.get("attention"))
     before, after = ({spec.get("name"): spec for spec in manifest.methods} for manifest in (base, head))
     settings: dict[str, list[str]] = {}
     for name in before:
@@ -119,15 +129,26 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def check_pair(pairs: Sequence[str], manifest: Manifest, run: Path) -> None:
-    """Check that rows are of the manifest's pair.
+def check_rows(rows: Sequence[Tally], manifest: Manifest, run: Path, *, retimed: bool) -> None:
+    """Check that rows are of the manifest's run.
+
+    Args:
+        rows: of a run.
+        manifest: what lies beside them.
+        run: where both lie.
+        retimed: whether the rows' clock is not the run's own any more.
 
     Raises:
-        UserError: they are not: files of different runs were put together.
+        UserError: they are not: files of different runs were put together, or edited.
     """
-    strangers = sorted({*pairs} - {str(manifest.pair.get("name"))})
-    if strangers:
-        raise UserError(
-            f"{run}: rows of pair {', '.join(strangers)}, but the manifest is of {manifest.pair.get('name')}; "
-            "restore the files of one run"
-        )
+    known = {"pair": {str(manifest.pair.get("name"))}, "task": {*manifest.tasks}}
+    known["method"] = {str(spec.get("name")) for spec in manifest.methods}
+    if not retimed and isinstance(manifest.config.get("clock"), str):
+        known["clock"] = {"wall" if manifest.profile is None else f"profile:{manifest.profile.get('name')}"}
+    for kind, names in known.items():
+        strangers = sorted({getattr(row, kind) for row in rows} - names)
+        if strangers:
+            raise UserError(
+                f"{run}: rows of {kind} {', '.join(strangers)}, but the manifest is of {', '.join(sorted(names))}; "
+                "restore the files of one run"
+            )

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.registry import unknown_name
 from harness.results import Row, read_rows
-from reports.comparable import changes, check_pair, manifest_of, obstacles
+from reports.comparable import changes, check_rows, manifest_of, obstacles
 from reports.gate import MARGINS, GateLine, Mode, gate_line
 from reports.pairing import BASELINE, pair_with_baseline, turns_asked
 from reports.tally import Retime, Tally, last_tallies, no_garbage_collection
@@ -69,7 +69,7 @@ def compare(
     mode: Mode = "wall",
     margin: float | None = None,
     methods: Sequence[str] | None = None,
-    retime: Retime | None = None,
+    retime: tuple[Retime, Retime] | None = None,
 ) -> Comparison:
     """Compare two runs, method by method.
 
@@ -81,7 +81,7 @@ def compare(
         mode: `wall` compares measured rows; `replay` modelled ones, exactly.
         margin: largest accepted loss of speedup, as a fraction; null takes the mode's.
         methods: names; null takes all that both runs have.
-        retime: with `replay`, gives measured rows the times of a profile.
+        retime: with `replay`, give BASE's and HEAD's measured rows the times of a profile.
 
     Raises:
         UserError: unusable files, a method that a run lacks, or rows of the wrong clock.
@@ -102,9 +102,9 @@ def compare(
     if found:
         return outcome
     with no_garbage_collection():
-        sides = [_read(run, mode, methods, retime) for run in (base, head)]
+        sides = [_read(run, mode, methods, own) for run, own in zip((base, head), retime or (None, None), strict=True)]
     for run, manifest, side in zip((base, head), manifests, sides, strict=True):
-        check_pair([row.pair for row in side.rows], manifest, run)
+        check_rows(side.rows, manifest, run, retimed=retime is not None)
     names, left_out = _named(sides, methods)
     blind = sides[0].blind | sides[1].blind
     left_out += [f"method {name}: shows no rounds, so no profile can time it" for name in sorted(blind)]

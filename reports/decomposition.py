@@ -69,7 +69,8 @@ def _is_open(answers: Answers) -> bool:
 
 
 def _repeat_logs(baseline: Answers, method: Answers) -> list[float]:
-    verify_before, _, overhead_before, tokens_before = _round(baseline)
+    verify_before, drafting_before, overhead_before, tokens_before = _round(baseline)
+    overhead_before += drafting_before  # it drafts nothing, so this is 0; if not, the factors multiply all the same
     verify, drafting, overhead, tokens = _round(method)
     steps = (
         verify_before + overhead_before,

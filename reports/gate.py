@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from reports.contradictions import NOT_IDENTICAL
 from reports.lines import timing_label
 from reports.pairing import BASELINE, Pairing
 from reports.rates import pooled_rates
@@ -130,9 +131,13 @@ def _faults(base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:
     """Return what no speed makes up for: answers lost or changed in HEAD."""
     answered = {(row.task, row.question_id, row.turn) for row in base if row.method != BASELINE and row.answered}
     own = [row for row in head if row.method != BASELINE]
+    present = {(row.task, row.question_id, row.turn) for row in own}
+    asked = {(row.task, row.question_id, row.turn) for row in head if row.method == BASELINE}
+    missing = len((answered & asked) - present)
     failed = sum(not row.answered and (row.task, row.question_id, row.turn) in answered for row in own)
-    different = sum(row.verdict == "different" and row.answered for row in own)
+    different = sum(row.answered and (row.verdict == "different" or row.flaw == NOT_IDENTICAL) for row in own)
     found = [f"{failed} answers of BASE failed in HEAD"] if failed else []
+    found += [f"{missing} answers of BASE are missing in HEAD, beside its baseline's"] if missing else []
     return [*found, f"{different} answers of HEAD are not the baseline's"] if different else found
 
 

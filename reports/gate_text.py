@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from textwrap import fill
 
-from tabulate import tabulate
-
 from harness.errors import UserError
 from reports.cells import EMPTY, number
 from reports.compare import Comparison
 from reports.gate import GateLine
-from reports.tables import alignment, terminal_grid
+from reports.tables import github_grid, terminal_grid
 
 SCHEMA_VERSION = 1
 VERDICT_WIDTH = 28
@@ -63,8 +61,7 @@ def _markdown(comparison: Comparison) -> str:
     parts = [f"### treegraft compare: {_conclusion(comparison)}"]
     parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
     for timing, lines in _by_timing(comparison).items():
-        body = [_cells(line) for line in lines]
-        grid = tabulate(body, HEADERS, "github", colalign=alignment(HEADERS), disable_numparse=True)
+        grid = github_grid([_cells(line) for line in lines], HEADERS)
         parts.append(f"Times {timing}.\n\n{grid}")
     parts += _context(comparison)
     if comparison.lines:

@@ -113,7 +113,7 @@ class Line:
     marked: int
     """Answered rows that were timed under a disturbance."""
     unrated: int
-    """Answered rows without a rate: no timed token, no positive time, or numbers that contradict each other."""
+    """Answered rows without a rate: no timed token, no possible time, or numbers that contradict each other."""
     factors: tuple[Factor, ...] | None
     """What the speedup is made of, in the widest scope of a clock and pair; null elsewhere and for outside peers."""
     notes: tuple[str, ...]

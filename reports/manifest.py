@@ -24,6 +24,8 @@ class RunFacts:
     """One line a task: where its questions come from."""
     questions: Mapping[str, int] = field(default_factory=dict)
     """Questions asked of each task."""
+    modelled: str | None = None
+    """The clock of the configuration where it is a hardware profile's."""
     correctness_only: str | None = None
     """The pair's name where it is for correctness alone."""
 
@@ -42,16 +44,19 @@ def read_facts(run: Path) -> RunFacts:
         return RunFacts()
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+        json.dumps(content, ensure_ascii=False).encode()  # half a character could not be printed
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file}: not readable as JSON ({error}); restore the file or remove it") from error
     manifest = _mapping(content)
     tasks = {name: _mapping(task) for name, task in sorted(_mapping(manifest.get("tasks")).items())}
     pair = _mapping(manifest.get("pair"))
+    clock = _mapping(manifest.get("config")).get("clock")
     return RunFacts(
         embedded=frozenset(name for name, task in tasks.items() if task.get("source") == "embedded"),
         methods=_names(_mapping(manifest.get("config")).get("methods")),
         sources=tuple(_source(name, task) for name, task in tasks.items()),
         questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
+        modelled=clock if isinstance(clock, str) and clock != "wall" else None,
         correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
     )
 

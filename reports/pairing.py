@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import UserError
+from reports.contradictions import BASELINE as BASELINE  # the others take it from here
 from reports.tally import Tally
-
-BASELINE = "autoregressive"
 
 Prompt = tuple[str, int]
 """Task and question id."""

@@ -7,6 +7,7 @@ logarithm of time per committed token.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -28,6 +29,8 @@ MANY_PROMPTS = 2_000  # beyond, a permutation test takes seconds and says what t
 MOST_PROMPTS_NEEDED = 10_000
 MIN_PROMPTS_INTERVAL = 2
 MIN_PROMPTS_TEST = 6
+MIN_PROMPTS_STRATUM = 4  # of two or three, resamples reach too short a way: three tasks of two cover 75%
+_CERTAIN = 1e3  # standard deviations that one prompt tells apart
 _SEED = 20_250_711
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -99,8 +102,8 @@ def bootstrap_interval(
     Expanded percentile method (Hesterberg 2015, section 3.2, here for strata): the level is raised so
     that a percentile interval, which is too narrow for few prompts, gets the width of a t interval. Without it
     the 95% interval of 6 prompts covers 86%, with it 93%. 9,999 resamples of prompts, fewer beyond 1,000 prompts but
-    at least 999, each task resampled by itself, fixed seed. A task with a single prompt cannot be
-    resampled by itself and joins the smallest other one.
+    at least 999, each task resampled by itself, fixed seed. A task with fewer than 4 prompts is too small
+    to be resampled by itself and joins the smallest other one.
 
     Args:
         strata: per task, the prompts' log speedups.
@@ -109,7 +112,8 @@ def bootstrap_interval(
     Returns:
         Both ends as ratios; none for fewer than two prompts.
     """
-    samples = _collapse([np.asarray(strata[task], dtype=np.float64) for task in sorted(strata) if len(strata[task])])
+    of_tasks = [np.asarray(strata[task], dtype=np.float64) for task in sorted(strata) if len(strata[task])]
+    samples = _collapse(of_tasks, MIN_PROMPTS_STRATUM)
     n = sum(map(len, samples))
     if n < MIN_PROMPTS_INTERVAL:
         return None
@@ -143,9 +147,9 @@ def _expanded(samples: Sequence[Floats], confidence: float) -> float:
     return float(2.0 * stats.norm.cdf(width) - 1.0)
 
 
-def _collapse(samples: list[Floats]) -> list[Floats]:
+def _collapse(samples: list[Floats], fewest: int) -> list[Floats]:
     samples = sorted(samples, key=len)
-    while len(samples) > 1 and len(samples[0]) < 2:
+    while len(samples) > 1 and len(samples[0]) < fewest:
         samples = sorted([np.concatenate(samples[:2]), *samples[2:]], key=len)
     return samples
 
@@ -166,7 +170,9 @@ def sign_flip_p(log_ratios: Sequence[float]) -> float | None:
         return None
     sample = np.asarray(log_ratios, dtype=np.float64)
     if len(sample) > MANY_PROMPTS:
-        return 1.0 if np.ptp(sample) == 0.0 == sample[0] else float(stats.ttest_1samp(sample, 0.0).pvalue)
+        with warnings.catch_warnings():  # nearly equal prompts lose precision in a p that is 0 all the same
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return 1.0 if np.ptp(sample) == 0.0 == sample[0] else float(stats.ttest_1samp(sample, 0.0).pvalue)
     result = stats.permutation_test(
         (sample,),
         np.mean,
@@ -227,11 +233,11 @@ def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: fl
         6 at least, the fewest that are tested; None for more than 10,000.
     """
     samples = [[x for x, of in zip(log_ratios, strata, strict=True) if of == task] for task in set(strata)]
-    collapsed = _collapse([np.asarray(sample, dtype=np.float64) for sample in samples])
+    collapsed = _collapse([np.asarray(sample, dtype=np.float64) for sample in samples], 2)
     freedom = sum(len(sample) - 1 for sample in collapsed)
     spread = math.sqrt(math.fsum(len(sample) * float(np.var(sample)) for sample in collapsed) / freedom)
     distance = abs(mean - bound)
-    if spread == 0.0:
+    if spread == 0.0 or distance > _CERTAIN * spread:  # beyond, the power's series does not converge
         return MIN_PROMPTS_TEST if distance else None
     question = {"effect_size": distance / spread, "alpha": 1.0 - CONFIDENCE, "alternative": "larger"}
     if TTestPower().power(nobs=MIN_PROMPTS_TEST, **question) >= POWER:

@@ -13,7 +13,7 @@ from textwrap import fill
 from tabulate import SEPARATING_LINE, tabulate
 
 from harness.errors import UserError
-from reports.cells import LEGEND, WIDE_LEGEND, Block, blocks, ranking_text
+from reports.cells import LEGEND, WIDE_LEGEND, blocks, ranking_text
 from reports.contrasts import Contrast, contrast_methods
 from reports.latex import latex_paragraph, latex_table
 from reports.lines import Line, comparisons, summarise
@@ -45,6 +45,11 @@ def render_report(run: Path, format: str) -> str:
         )
     with no_garbage_collection():
         tallies = read_tallies(run)
+        if facts.modelled is not None and any(row.clock == "wall" for row in tallies):
+            raise UserError(
+                f"{run}: rows say that their times were measured, but the manifest is of clock {facts.modelled}; "
+                "restore the files of one run"
+            )
         try:
             compared = comparisons(tallies)
             lines = summarise(tallies, facts, compared)
@@ -71,7 +76,10 @@ def to_markdown(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: Run
     """Return GitHub tables."""
     return _sections(
         "\n".join(f"- {source}" for source in facts.sources),
-        *(_sections(f"### {block.title}", _github(block), *block.notes) for block in blocks(lines, contrasts)),
+        *(
+            _sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes)
+            for block in blocks(lines, contrasts)
+        ),
         *(ranking_text(ranking) for ranking in rank_methods(lines)),
         "\n".join(f"- {text}" for text in LEGEND),
     )
@@ -123,8 +131,10 @@ def _sections(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _github(block: Block) -> str:
-    return tabulate(block.body, block.headers, "github", colalign=alignment(block.headers), disable_numparse=True)
+def github_grid(body: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
+    """Return a GitHub table, whatever stands in its cells."""
+    cells = [[" ".join(cell.split()).replace("|", r"\|") for cell in line] for line in body]
+    return tabulate(cells, headers, "github", colalign=alignment(headers), disable_numparse=True)
 
 
 def terminal_grid(body: list[list[str]], headers: Sequence[str]) -> str:

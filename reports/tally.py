@@ -6,18 +6,21 @@ import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.results import Row, Spans, Verdict, read_rows
+from harness.results import Row, Spans, Verdict, last_attempts, read_rows
+from reports.contradictions import BASELINE, NOT_IDENTICAL, contradiction
 
 Retime = Callable[[Row], Row]
 """Gives a row the times and the clock of another source; a report's label derives from that clock."""
 
 SPANS_TOLERANCE = 0.02
-NO_RATE = "no timed token or no positive time"
+NO_RATE = "no timed token or no possible time"
+
+_SHORTEST_S, _LONGEST_S = 1e-9, 1e9  # a tick of the clock, and thirty years
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Tally:
     """0 where there is none."""
     rounds: int | None
     """Number of rounds; null for outside peers."""
+    tokens: int
+    """Hash of the committed tokens."""
     accepted: int
     """Draft tokens that became committed tokens."""
     by_middle: int | None
@@ -65,7 +70,7 @@ class Tally:
 
     @property
     def is_rated(self) -> bool:
-        """Whether it answered, with timed tokens, positive finite times, and no contradiction."""
+        """Whether it answered, with timed tokens, possible times, and no contradiction."""
         return self.answered and self.flaw is None
 
 
@@ -91,6 +96,7 @@ def tally(row: Row) -> Tally:
         decode_s=row.decode_s or 0.0,
         e2e_s=row.e2e_s or 0.0,
         rounds=None if row.rounds is None else len(rounds),
+        tokens=hash(tuple(row.token_ids)),
         accepted=sum(one.accepted for one in rounds),
         by_middle=_sum([one.by_middle for one in rounds]),
         calls=sum(one.calls for one in rounds),
@@ -123,15 +129,17 @@ def _flaw(row: Row) -> str | None:
             return "a round accepted more than was drafted"
         if not accepted <= row.timed_tokens <= accepted + len(row.rounds):
             return "the rounds do not add up to the committed tokens"
+    if row.prefill_s is None or row.prefill_s < 0.0:
+        return "prefill_s is missing or negative"
     if row.spans is not None:
         parts = astuple(row.spans)
         if not (min(parts) >= 0.0 and math.isclose(sum(parts), row.decode_s, rel_tol=SPANS_TOLERANCE)):
             return "the spans do not add up to decode_s"
-    return None
+    return contradiction(row)
 
 
 def _is_time(seconds: float | None) -> bool:
-    return seconds is not None and 0.0 < seconds < math.inf
+    return seconds is not None and _SHORTEST_S <= seconds < _LONGEST_S
 
 
 def last_tallies(rows: Iterable[Row]) -> list[Tally]:
@@ -140,17 +148,18 @@ def last_tallies(rows: Iterable[Row]) -> list[Tally]:
     Raises:
         UserError: an attempt stands twice, which no run writes: files were joined or edited.
     """
-    latest: dict[str, Tally] = {}
-    for row in rows:
-        earlier = latest.get(row.key)
-        if earlier is not None and earlier.attempt == row.attempt:
-            raise UserError(
-                f"rows: attempt {row.attempt} of {row.method} on {row.task}/{row.question_id}/{row.turn} stands twice; "
-                "the file was joined or edited: restore it"
-            )
-        if earlier is None or row.attempt > earlier.attempt:
-            latest[row.key] = tally(row)
-    return list(latest.values())
+    tallies = last_attempts(map(tally, rows))
+    baseline = {_block(row): row.tokens for row in tallies if row.method == BASELINE and row.answered}
+    return [
+        replace(row, flaw=NOT_IDENTICAL)
+        if row.verdict == "identical" and row.tokens != baseline.get(_block(row), row.tokens)
+        else row
+        for row in tallies
+    ]
+
+
+def _block(row: Tally) -> tuple[object, ...]:
+    return row.pair, row.clock, row.seed, row.repeat, row.task, row.question_id, row.turn
 
 
 def read_tallies(run: Path, retime: Retime | None = None) -> list[Tally]:

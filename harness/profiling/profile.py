@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from hardware_profiles.profile import Profile, get_profile, write_profile
+from hardware_profiles.profile import NAME, Profile, get_profile, write_profile
 from harness.errors import UserError
 from harness.flags import Bar
 from harness.pair import get_pair
@@ -14,6 +16,7 @@ from harness.profiling.profiler import Profiler
 from harness.profiling.settings import ProfileSettings
 
 _TOLERANCE_PCT = 10.0
+_TYPES = {"bf16": "bfloat16", "fp32": "float32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ def profile_pair(settings: ProfileSettings, bar: Bar) -> Profile:
         raise UserError(f"--out {file}: give a file that ends in .yaml")
     if not file.resolve().parent.is_dir():
         raise UserError(f"--out {file}: no such folder; make it first")
+    if not re.match(NAME, file.stem):
+        raise UserError(f"--out {file}: a profile is called like its file; use small letters, digits and - only")
+    if file.is_dir() or not os.access(file if file.exists() else file.resolve().parent, os.W_OK):
+        raise UserError(f"--out {file}: cannot be written; give another --out")
     profile = _measured(settings, file.stem, bar)
     write_profile(profile, file)
     return profile
@@ -52,11 +59,16 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
         UserError: unusable input or environment, or a profile of another pair.
     """
     known = get_profile(settings.out)
-    if known.pair != get_pair(settings.pair).name:
+    pair = get_pair(settings.pair)
+    if known.pair != pair.name:
         raise UserError(f"{settings.out}: a profile of pair {known.pair}; give --pair {known.pair}")
+    if known.dtype in _TYPES.values() and known.dtype != _TYPES[settings.dtype or pair.dtype]:
+        raise UserError(f"{settings.out}: a profile of forwards in {known.dtype}; give --dtype of the same")
     now = _measured(settings, known.name, bar)
     lines, worst = [], 0.0
     for role, curve in now.forwards.items():
+        if role not in known.forwards:
+            continue
         ratios = [
             known.forward_ms(role, tokens, context) / ms
             for context, row in zip(curve.contexts, curve.ms, strict=True)

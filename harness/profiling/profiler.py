@@ -17,6 +17,7 @@ from scipy.optimize import nnls
 from hardware_profiles.cpu import CpuWatch
 from hardware_profiles.curve import Curve
 from hardware_profiles.profile import Costs, CurveError, Profile
+from harness.errors import UserError
 from harness.flags import Bar
 from harness.loading import LoadedPair
 from harness.prompts import conversation, prompt_ids
@@ -82,6 +83,12 @@ class Profiler:
         prefills: defaultdict[Point, list[float]] = defaultdict(list)
         longest = min(model.max_positions for model in self._models.values())
         contexts = [context for context in CONTEXTS if context + max(SIZES) <= longest]
+        if not contexts:
+            needed = min(CONTEXTS) + max(SIZES)
+            raise UserError(
+                f"--pair {self._loaded.pair.name}: holds {longest} tokens, and a profile needs room for {needed}; "
+                "give a pair with a longer context"
+            )
         rounds: list[tuple[int, Sequence[int]]] = [(context, SIZES) for context in contexts]
         rounds += [(context, HELD_OUT_SIZES) for context in HELD_OUT_CONTEXTS if context < contexts[-1]]
         with bar("repeats", self._repeats + 1) as advance:

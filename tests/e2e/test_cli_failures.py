@@ -1,4 +1,10 @@
+import json
+from pathlib import Path
+
 import pytest
+
+from hardware_profiles.profile import write_profile
+from methods.tree_method import TreeMethod
 
 pytestmark = pytest.mark.torch
 
@@ -41,6 +47,31 @@ def test_a_prompt_that_is_too_long_is_a_failed_row_and_the_others_are_good(run, 
     assert all("exceeds the context of 8192" in row.error for row in failed)
     assert {(row.verdict, row.committed, row.decode_s, row.finish) for row in failed} == {(None, 0, None, None)}
     assert all(row.prompt_tokens > 8200 for row in failed)
+
+
+@pytest.mark.parametrize("clock", [None, "plain.yaml"])
+def test_a_baseline_that_failed_once_leaves_nothing_behind_when_it_answers(
+    run, treegraft, rows_of, monkeypatch, profile, clock
+):
+    write_profile(profile, Path("plain.yaml"))
+    flags = ["--tasks", "mt_bench", "--limit", "2", "--methods", "all-small", "--out", "out"]
+    flags += ["--clock", f"profile:{clock}"] if clock else []
+    answer, mended = TreeMethod.generate, []
+
+    def fails(self, prompt, params):
+        if type(self) is TreeMethod and params.draw_key[2:4] == (1, 0) and not mended:  # the first turn of one question
+            raise MemoryError("out of memory")
+        return answer(self, prompt, params)
+
+    monkeypatch.setattr(TreeMethod, "generate", fails)
+    assert run(*flags).code == 1
+    assert {row.clock for row in rows_of("out")} == {"profile:plain" if clock else "wall"}
+    mended.append(True)
+    again = run(*flags)
+
+    assert (again.code, "8 rows, 0 failed" in again.out) == (0, True), again.out
+    lines = json.loads(treegraft("report", "out", "--format", "json").out)["lines"]
+    assert {(line["n"], line["dropped"], line["failed"]) for line in lines} == {(2, 0, 0)}
 
 
 def test_a_failed_block_is_run_again_as_a_second_attempt(run, questions, rows_of, treegraft):

@@ -45,6 +45,8 @@ def test_the_machine_is_compared_with_a_profile(measured, treegraft):
 REFUSED = {
     "another ending": (["--out", "mine.json"], "give a file that ends in .yaml"),
     "no such folder": (["--out", "none/mine.yaml"], "no such folder"),
+    "a name that no profile may have": (["--out", "Mine.yaml"], "a profile is called like its file"),
+    "a folder in the file's place": (["--out", "folder.yaml"], "cannot be written"),
     "too few repeats": (["--repeats", "1"], "--repeats: Input should be"),
     "an unknown pair": (["--pair", "toi"], "unknown pair 'toi'"),
     "no such profile to compare with": (["--check", "--out", "none.yaml"], "cannot be read"),
@@ -52,7 +54,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("flags", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_measured_is_refused(refused, flags, message):
+def test_what_cannot_be_measured_is_refused_before_anything_is_measured(refused, monkeypatch, flags, message):
+    Path("folder.yaml").mkdir()
+    monkeypatch.delattr("harness.profiling.profile.Profiler")
     assert message in refused(*FLAGS, *flags)
 
 
@@ -60,6 +64,8 @@ def test_a_profile_of_another_pair_is_not_compared(refused, profile):
     write_profile(profile.model_copy(update={"pair": "smollm2"}), Path("other.yaml"))
 
     assert "a profile of pair smollm2" in refused(*FLAGS, "--check", "--out", "other.yaml")
+    write_profile(profile.model_copy(update={"dtype": "bfloat16"}), Path("half.yaml"))
+    assert "a profile of forwards in bfloat16" in refused(*FLAGS, "--check", "--out", "half.yaml")
 
 
 def latency(folder):
@@ -113,6 +119,10 @@ def cramped(questions):
     Path("cramped.yaml").write_text(CRAMPED.format(template="chat"))
     data = questions("nq", ["x" * 200], ["Who is it, and why is he there?"], ["Who?"])
     return ["--pair", "cramped.yaml", "--tasks", "nq", "--data", data, "--methods", "all-mid", "--out", "run"]
+
+
+def test_a_pair_without_room_for_a_profile_is_refused(refused, cramped):
+    assert "holds 60 tokens" in refused("profile", "--pair", "cramped.yaml", "--out", "mine.yaml")
 
 
 def test_a_prompt_that_does_not_fit_is_not_measured_on(treegraft, cramped, rows_of):

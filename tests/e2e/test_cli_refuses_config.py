@@ -21,6 +21,7 @@ def config(tmp_path):
         (b"pair: \xff\xfe\n", ["not YAML"]),
         ("seed: 2026-13-45\n", ["not YAML", "month"]),
         ("[" * 1000, ["not YAML"]),
+        (SMALL + "limit: 2\n", ["not YAML", "the key 'limit' stands twice"]),
         ("", ["holds no keys"]),
         ("- pair\n- toy\n", ["holds no keys"]),
         ("pair: toy\nbudgets: 3\n", ["unknown key 'budgets'", "budget"]),

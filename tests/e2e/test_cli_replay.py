@@ -135,8 +135,21 @@ def test_what_cannot_be_replayed_is_refused(refused, finished, clock, flags, mes
     assert message in refused("replay", finished, *given)
 
 
-def test_a_folder_with_rows_is_refused(refused, finished, clock):
-    assert "give" in refused("replay", finished, "--clock", clock, "--out", finished)
+def test_a_folder_with_rows_is_refused_and_left_as_it_was(treegraft, refused, finished, clock):
+    assert treegraft("replay", finished, "--clock", clock, "--out", "again").code == 0
+    for folder in (finished, Path("again")):
+        before = {file.name: file.read_bytes() for file in folder.iterdir()}
+        assert "holds rows already" in refused("replay", finished, "--clock", clock, "--out", folder)
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_what_cannot_be_reported_is_told_of_the_run_and_not_of_a_scratch_folder(refused, finished, clock):
+    file = finished / "manifest.json"
+    content = json.loads(file.read_text())
+    content["pair"]["performance"] = False
+    file.write_text(json.dumps(content))
+
+    assert refused("replay", finished, "--clock", clock).startswith(f"treegraft: {finished}: pair toy is for correct")
 
 
 def test_a_folder_without_a_run_is_refused(refused, clock, tmp_path):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hardware_profiles.curve import Curve
+from harness.errors import UserError
 
 GRID = Curve(tokens=[1, 8, 32], contexts=[100, 300], ms=[[10.0, 12.0, 30.0], [20.0, 24.0, 50.0]])
 
@@ -26,6 +27,19 @@ def test_between_contexts_and_beyond_them_it_is_a_straight_line():
 
 def test_beyond_the_largest_size_it_goes_on_as_the_last_line():
     assert GRID.at(56, 100) == pytest.approx(30 + 24 * (30 - 12) / 24)
+
+
+@pytest.mark.parametrize(
+    ("curve", "place"),
+    [
+        (Curve(tokens=[64, 256], contexts=[0], ms=[[10.0, 100.0]]), (8, 0)),
+        (Curve(tokens=[1], contexts=[64, 256], ms=[[1.0], [10.0]]), (1, 8)),
+        (Curve(tokens=[1], contexts=[0, 10], ms=[[10.0], [5.0]]), (1, 20)),
+    ],
+)
+def test_where_its_lines_have_fallen_to_nothing_it_gives_no_time(curve, place):
+    with pytest.raises(UserError, match="beyond its grid; give it a point there"):
+        curve.at(*place)
 
 
 def test_a_larger_forward_that_looked_faster_is_levelled_with_its_neighbour():
@@ -55,6 +69,11 @@ BROKEN = {
     "no time": {"tokens": [1], "contexts": [0], "ms": [[0]]},
     "not a number": {"tokens": [1], "contexts": [0], "ms": [[float("nan")]]},
     "a negative context": {"tokens": [1], "contexts": [-1], "ms": [[1]]},
+    "a size beyond all bounds": {"tokens": [1, 10**400], "contexts": [0], "ms": [[1, 2]]},
+    "times beyond all bounds": {"tokens": [1, 2], "contexts": [0], "ms": [[1e308, 1e308]]},
+    "a time that is no time": {"tokens": [1], "contexts": [0], "ms": [[1e-320]]},
+    "a truth for a time": {"tokens": [1], "contexts": [0], "ms": [[True]]},
+    "a text for a time": {"tokens": [1], "contexts": [0], "ms": [["1"]]},
 }
 
 

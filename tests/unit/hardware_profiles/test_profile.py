@@ -49,10 +49,15 @@ CHANGES = {
     "a key is unknown": (put("speed", 3), "speed: Extra inputs"),
     "a kind is unknown": (put("kind", "guessed"), "kind: Input should be"),
     "a number is below 0": (put("launch_overhead_ms", -1), "launch_overhead_ms: Input should be greater"),
+    "a number is no number": (put("launch_overhead_ms", float("inf")), "launch_overhead_ms: Input should be"),
+    "a number is beyond all bounds": (put("launch_overhead_ms", 1e300), "launch_overhead_ms: Input should be less"),
+    "a number is a truth": (put("launch_overhead_ms", True), "launch_overhead_ms: Input should be a valid number"),
     "a curve is no grid": (
         put("forwards", {"target": {"tokens": [2, 1], "contexts": [0], "ms": [[1, 2]]}}),
         "forwards.target: tokens must ascend",
     ),
+    "the target is missing": (put("forwards", {}), "profile: forwards: has no target"),
+    "a role has no prefill": (lambda values: values["prefill"].pop("middle"), "profile: prefill: has no middle"),
     "nothing says where the numbers are from": (put("sources", {}), "sources: Dictionary should have"),
     "a name is a path": (put("name", "../x"), "name: String should match"),
 }
@@ -70,9 +75,36 @@ def test_a_broken_file_is_refused_by_key(file, change, message):
     assert str(refusal.value).startswith(f"{file}: {message}")
 
 
-@pytest.mark.parametrize("text", ["[1, 2", "- a", "", "!!python/object:os.system {}"])
+def test_a_key_that_stands_twice_is_refused(file):
+    file.write_text(file.read_text() + "launch_overhead_ms: 50.0\n")
+
+    with pytest.raises(UserError, match=r"plain\.yaml: .*the key 'launch_overhead_ms' stands twice"):
+        get_profile(str(file))
+
+
+def test_where_a_curve_falls_to_nothing_the_error_names_it(profile):
+    steep = type(profile.forwards["target"])(tokens=[64, 256], contexts=[0], ms=[[10.0, 100.0]])
+    changed = profile.model_copy(update={"prefill": {"target": steep}})
+
+    with pytest.raises(UserError, match=r"profile plain: prefill\.target: .* 8 tokens"):
+        changed.prefill_ms("target", 8, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 2",
+        "- a",
+        "",
+        "!!python/object:os.system {}",
+        "REST: &a {me: *a}",
+        'REST: {x: !!binary "/w=="}',
+        "REST: {x: 1, x: 2}",
+    ],
+)
 def test_what_is_no_profile_is_refused(file, text):
-    file.write_text(text)
+    whole = file.read_text().replace("measured_with: {}\n", "")
+    file.write_text(text.replace("REST", f"{whole}measured_with"))
 
     with pytest.raises(UserError, match=r"plain\.yaml: "):
         get_profile(str(file))
@@ -86,3 +118,5 @@ def test_an_unknown_name_is_refused():
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         get_profile(str(tmp_path / "none.yaml"))
+    with pytest.raises(UserError, match="cannot be read"):
+        get_profile("\0.yaml")

@@ -72,3 +72,17 @@ def test_what_was_asked_leaves_out_when_and_where(manifest):
 def test_rows_that_are_not_there_are_an_error_that_says_what_to_give(tmp_path):
     with pytest.raises(UserError, match="give the folder of a run"):
         load_rows(tmp_path / "nowhere")
+
+
+def test_an_answer_whose_prompt_could_not_be_built_gives_way_to_the_attempt_that_had_one(row):
+    place = {"question_id": 1, "turn": 1}
+    without = row(1, **place, status="failed", verdict=None, error="turn 0 of the baseline failed", prompt_tokens=None)
+    again = row(2, **place, attempt=2)
+    assert last_attempts([without, again]) == [again]
+    assert last_attempts([again, without]) == [again]
+
+
+def test_an_attempt_that_stands_twice_is_refused_wherever_rows_are_read(rows_file, row):
+    file = rows_file(row(1), row(2), row(1, decode_s=0.1))
+    with pytest.raises(UserError, match=rf"{file}: attempt 1 of autoregressive on nq/1/0 stands twice; .* restore it"):
+        load_rows(file)

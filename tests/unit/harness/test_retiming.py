@@ -106,6 +106,12 @@ def test_an_outside_peer_is_refused(row, profile):
         charged(row.model_copy(update={"rounds": None}), profile)
 
 
+@pytest.mark.parametrize("forwards", [[], DRAFTED.forwards[:2], [*DRAFTED.forwards, DRAFTED.forwards[2]]])
+def test_a_round_without_its_one_target_forward_is_not_charged_as_if_it_cost_nothing(row, profile, forwards):
+    with pytest.raises(UserError, match="method x: a round without its one target forward"):
+        charged(row.model_copy(update={"rounds": [replace(DRAFTED, forwards=forwards), BARE]}), profile)
+
+
 def test_a_small_neural_model_is_refused(row, profile):
     with pytest.raises(UserError, match="small neural model"):
         charged(row, profile, neural=("middle", "small"))

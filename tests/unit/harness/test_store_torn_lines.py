@@ -106,6 +106,13 @@ def test_a_row_of_a_later_schema_is_not_mistaken_for_one_of_ours(tmp_path, row, 
         list(read_rows(tmp_path))
 
 
+def test_a_file_joined_from_two_runs_is_not_gone_on_with(tmp_path, row, manifest):
+    write(tmp_path, manifest(), [row(1), row(1)])
+    with pytest.raises(UserError, match=rf"{ROWS_FILE}: attempt 1 of autoregressive on nq/1/0 stands twice"):
+        write(tmp_path, manifest(), [])
+    assert len(read_manifest(tmp_path).starts) == 1
+
+
 def test_every_start_is_in_the_manifest(tmp_path, manifest):
     for _ in range(3):
         write(tmp_path, manifest(threads=2, out="elsewhere"), [])

@@ -110,6 +110,7 @@ def test_the_ratio_is_of_speedups_paired_by_prompt(row, written):
         ({"machine": {"threads": 4}}, "machine differs (threads)"),
         ({"machine": {"gpus": ["H200"]}}, "machine differs (gpus)"),
         ({"pair": {"dtype": "bf16"}}, "dtype differs"),
+        ({"pair": {"template": "plain"}}, "template differs"),
     ],
 )
 def test_what_is_not_comparable_is_refused_with_3_and_says_why(session, changes, words):
@@ -141,6 +142,58 @@ def test_a_run_that_went_on_on_another_machine_is_refused(session):
     content["starts"].append({**content["starts"][0], "machine": {"cpu": "another"}})
     (base / "manifest.json").write_text(json.dumps(content))
     assert any("machine differs (cpu)" in reason for reason in compare(base, base).obstacles)
+
+
+def put(value, *path):
+    def change(content):
+        for key in path[:-1]:
+            content = content[key]
+        content[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (put([], "starts"), "machine unknown: the manifest of HEAD names none"),
+        (put({}, "starts", 0, "machine"), "machine unknown: the manifest of HEAD names none"),
+        (put({}, "weights"), "weights of the target unknown: the manifest of HEAD names none"),
+        (put({"origin": "x"}, "weights", "target"), "weights of the target unknown: the manifest of HEAD names none"),
+    ],
+)
+def test_a_manifest_that_does_not_say_what_must_agree_is_refused(session, change, words):
+    base, head = session("base", 1, prompts=2), session("head", 1, prompts=2)
+    content = json.loads((head / "manifest.json").read_text())
+    change(content)
+    (head / "manifest.json").write_text(json.dumps(content))
+    assert words in compare(base, head).obstacles
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "words"),
+    [
+        ({"task": "z"}, "wall", "rows of task z, but the manifest is of a, b, c, d, e, f"),
+        ({"method": "stranger"}, "wall", "rows of method stranger, but the manifest is of autoregressive, chain, tree"),
+        ({"clock": "profile:x"}, "replay", "rows of clock profile:x, but the manifest is of wall"),
+    ],
+)
+def test_rows_that_the_manifest_does_not_know_are_an_error(session, written, manifest, changes, mode, words):
+    rows = list(read_rows(session("base", 1, prompts=2)))
+    rows = [one.model_copy(update=changes) if one.method == "tree" or mode == "replay" else one for one in rows]
+    edited = written("edited", rows, manifest(config={"clock": "wall"}))
+    with pytest.raises(UserError, match=words):
+        compare(edited, edited, mode=mode)
+
+
+def test_modelled_rows_that_were_edited_into_measured_ones_are_an_error(session, written, manifest):
+    edited = written(
+        "edited",
+        list(read_rows(session("base", 1, prompts=2))),
+        manifest(config={"clock": "profile:x.yaml"}, profile={"name": "x"}),
+    )
+    with pytest.raises(UserError, match="rows of clock wall, but the manifest is of profile:x"):
+        compare(edited, edited)
 
 
 def test_runs_without_a_task_in_common_have_nothing_comparable(session):
@@ -191,6 +244,14 @@ def test_a_method_cannot_pass_by_failing_or_by_answering_otherwise(session, writ
     assert (comparison.exit_code, line_of(comparison, "chain").verdict) == (1, "ok")
 
 
+def test_a_method_cannot_pass_by_rows_that_were_removed(session, written):
+    base = session("base", 1)
+    rows = [one for one in read_rows(base) if (one.task, one.question_id, one.method) != ("a", 0, "tree")]
+    comparison = compare(base, written("head", rows))
+    assert line_of(comparison).reason == "1 answers of BASE are missing in HEAD, beside its baseline's"
+    assert (comparison.exit_code, line_of(comparison, "chain").verdict) == (1, "ok")
+
+
 def test_a_method_that_answered_nothing_keeps_the_gate_from_passing(session, written, failed):
     base = session("base", 1)
     rows = [failed("tree", one.question_id, task=one.task) if one.method == "tree" else one for one in read_rows(base)]
@@ -204,6 +265,8 @@ def test_a_method_that_answered_nothing_keeps_the_gate_from_passing(session, wri
 def test_settings_code_and_versions_that_changed_are_told(session):
     base, head = session("base", 1, prompts=6), session("head", 1, prompts=6, settings={"budget": 12})
     assert compare(base, head).changes == ["budget 15 → 12 (tree, chain)"]
+    head = session("head", 1, prompts=6, pair={"attention": "eager"})
+    assert compare(base, head).changes == ["attention None → eager"]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +347,7 @@ def rounds_run(row, written):
 
 def test_replay_of_a_run_against_itself_is_exactly_one_and_has_no_bounds(rounds_run):
     base = rounds_run("base", 3)
-    comparison = compare(base, base, mode="replay", retime=retimer(7.3))
+    comparison = compare(base, base, mode="replay", retime=(retimer(7.3),) * 2)
     line = line_of(comparison)
     assert (line.ratio, line.low, line.high, line.verdict, line.timing) == (
         1.0,
@@ -297,11 +360,11 @@ def test_replay_of_a_run_against_itself_is_exactly_one_and_has_no_bounds(rounds_
 
 
 def test_replay_flags_the_smallest_loss_of_acceptance(rounds_run):
-    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=retimer(7.3)))
+    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=(retimer(7.3),) * 2))
     assert line.ratio == pytest.approx(3 / 4)
     assert line.verdict == "regression"
     assert line.reason == "speedup 0.7500 of BASE's, tokens per round 0.7500 of BASE's"
-    gain = compare(rounds_run("base", 4), rounds_run("head", 3), mode="replay", retime=retimer(7.3))
+    gain = compare(rounds_run("base", 4), rounds_run("head", 3), mode="replay", retime=(retimer(7.3),) * 2)
     assert gain.exit_code == 0
 
 
@@ -311,15 +374,15 @@ def test_replay_flags_a_loss_of_acceptance_that_the_profile_makes_up_for(rounds_
     def cheaper_rounds(one):
         return (fast if one.method == "tree" and len(one.rounds) == 4 else slow)(one)
 
-    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=cheaper_rounds))
+    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=(cheaper_rounds,) * 2))
     assert line.ratio > 6
     assert (line.verdict, line.reason) == ("regression", "tokens per round 0.7500 of BASE's")
 
 
 def test_a_margin_in_replay_allows_a_loss(rounds_run):
     runs = rounds_run("base", 3), rounds_run("head", 4)
-    assert compare(*runs, mode="replay", margin=0.25, retime=retimer(7.3)).exit_code == 0
-    assert compare(*runs, mode="replay", margin=0.24, retime=retimer(7.3)).exit_code == 1
+    assert compare(*runs, mode="replay", margin=0.25, retime=(retimer(7.3),) * 2).exit_code == 0
+    assert compare(*runs, mode="replay", margin=0.24, retime=(retimer(7.3),) * 2).exit_code == 1
 
 
 def test_replayed_runs_are_compared_as_they_are_whatever_the_machine(rounds_run, written, manifest):
@@ -334,7 +397,7 @@ def test_runs_replayed_with_different_profiles_are_refused(rounds_run, written, 
     head = written("head", list(read_rows(base)), manifest(profile={"name": "flat", "device": "other"}))
     comparison = compare(base, head, mode="replay")
     assert comparison.obstacles == ["hardware profile differs: replay both runs with the same one"]
-    assert compare(base, head, mode="replay", retime=retimer(1.0)).exit_code == 0
+    assert compare(base, head, mode="replay", retime=(retimer(1.0),) * 2).exit_code == 0
 
 
 def test_each_mode_refuses_the_others_times_and_says_what_to_do(rounds_run):
@@ -348,7 +411,7 @@ def test_each_mode_refuses_the_others_times_and_says_what_to_do(rounds_run):
 def test_methods_that_no_profile_can_time_are_left_out_in_sight(rounds_run, written, row):
     base = rounds_run("base", 3)
     both = written("both", [*read_rows(base), *(row("peer", q, task="a", peer=True) for q in range(3))])
-    comparison = compare(both, both, mode="replay", retime=retimer(1.0))
+    comparison = compare(both, both, mode="replay", retime=(retimer(1.0),) * 2)
     assert [line.method for line in comparison.lines] == ["tree"]
     assert comparison.left_out == ["method peer: shows no rounds, so no profile can time it"]
 
@@ -369,7 +432,7 @@ def test_a_margin_that_is_no_share_is_refused(text):
 
 def test_every_format_says_the_verdict_and_that_times_are_measured_or_modelled(session, rounds_run):
     wall = compare(session("base", 1), session("head", 2, slower=0.3))
-    replayed = compare(rounds_run("a", 3), rounds_run("b", 3), mode="replay", retime=retimer(1.0))
+    replayed = compare(rounds_run("a", 3), rounds_run("b", 3), mode="replay", retime=(retimer(1.0),) * 2)
     for format in FORMATS:
         text = render_comparison(wall, format)
         assert "FAIL" in text

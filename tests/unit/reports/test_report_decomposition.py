@@ -69,9 +69,18 @@ def test_the_factors_multiply_to_the_speedup(random_rows):
     assert all(factor.ci_low < factor.value < factor.ci_high for factor in factors)
 
 
+def test_the_factors_multiply_to_the_speedup_whatever_the_baselines_spans_say(row):
+    paired = pairings([row("autoregressive", spans=Spans(0.1, 0.2, 0.1, 0.5, 0.1))], [row("tree", decode_s=0.4)])
+
+    assert math.prod(factor.value for factor in decompose(paired)) == pytest.approx(1 / 0.4, rel=1e-12)
+
+
 def test_a_method_that_is_the_baseline_has_factors_of_one(random_rows):
     baseline, _ = random_rows
-    again = [one.model_copy(update={"method": "again", "key": f"{one.key} again"}) for one in baseline]
+    again = [
+        one.model_copy(update={"method": "again", "key": f"{one.key} again", "verdict": "identical"})
+        for one in baseline
+    ]
 
     assert {factor.value for factor in decompose(pairings(baseline, again))} == {1.0}
 

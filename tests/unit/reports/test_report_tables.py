@@ -148,6 +148,19 @@ def test_modelled_times_are_labelled_in_every_format(run_folder, row, format):
     assert "measured" not in text
 
 
+def test_measured_rows_beside_a_manifest_of_modelled_ones_are_an_error(run_folder, rows):
+    with pytest.raises(UserError, match="but the manifest is of clock profile:h200"):
+        render_report(run_folder(rows, {"config": {"clock": "profile:h200"}}), "table")
+
+
+def test_a_method_may_be_called_anything_and_the_markdown_table_keeps_its_columns(run_folder, row):
+    rows = [row(method, q) for method in ("autoregressive", "a|b\nc") for q in (1, 2)]
+    text = render_report(run_folder(rows), "markdown")
+    line = next(line for line in text.split("\n") if line.startswith("| a\\"))
+    assert line.startswith(r"| a\|b c ")
+    assert line.replace(r"\|", "").count("|") == 13
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_embedded_questions_are_labelled_in_every_format(run_folder, rows, format):
     manifest = {"tasks": {"mini": {"source": "embedded", "origin": "own", "sha256": "ab" * 32, "n": 8}}}
@@ -178,9 +191,10 @@ def test_a_manifest_without_the_known_keys_is_passed_over(run_folder, rows, mani
     assert "mini · pair toy" in render_report(run_folder(rows, manifest), "table")
 
 
-def test_a_manifest_that_is_not_json_is_an_error_that_names_it(run_folder, rows):
+@pytest.mark.parametrize("text", ['{"tasks": ', "[" * 100_000, '{"tasks": {"mini": {"origin": "\\ud800"}}}'])
+def test_a_manifest_that_is_not_json_is_an_error_that_names_it(run_folder, rows, text):
     run = run_folder(rows)
-    (run / "manifest.json").write_text('{"tasks": ')
+    (run / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=r"manifest\.json: not readable"):
         render_report(run, "table")
 

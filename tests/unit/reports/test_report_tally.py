@@ -1,18 +1,30 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from harness.errors import UserError
 from methods.core.generation import Forward, Round, Spans
+from reports.compare import compare
+from reports.contradictions import NOT_IDENTICAL
 from reports.tables import render_report
 from reports.tally import NO_RATE, last_tallies, read_tallies, tally
+
+REFERENCE = "verdict reference is the baseline's"
+AGAINST = "a round's schedule and forwards contradict each other"
+ROUND = Round([0, 1], 15, 4, [Forward("small", 1, 10, 5), Forward("middle", 2, 30, 5), Forward("target", None, 16, 5)])
 
 
 def test_rounds_and_forwards_are_summed(row):
     forwards = [Forward("small", 1, 10, 5), Forward("middle", 2, 30, 5), Forward("target", None, 16, 5)]
-    rounds = [Round([0, 1], 15, 4, forwards), Round([0, 0], 15, 2, forwards[:1]), Round([1, 1], 15, 1, forwards)]
+    called = [Forward("middle", 1, 1, 5), *forwards[1:]]
+    rounds = [
+        Round([0, 1], 15, 4, forwards),
+        Round([0, 0], 15, 2, [forwards[0], forwards[2]]),
+        Round([1, 1], 15, 1, called),
+    ]
     counted = tally(row("tree", rounds=rounds))
-    assert (counted.rounds, counted.accepted, counted.calls, counted.called_tokens) == (3, 7, 3, 60)
+    assert (counted.rounds, counted.accepted, counted.calls, counted.called_tokens) == (3, 7, 3, 61)
     assert counted.is_rated
 
 
@@ -44,13 +56,54 @@ def test_a_middle_that_nobody_schedules_is_called_as_often_as_it_runs(row):
         ({"decode_s": float("nan")}, NO_RATE),
         ({"decode_s": float("inf"), "e2e_s": float("inf")}, NO_RATE),
         ({"prefill_tokens": 10}, NO_RATE),
+        ({"decode_s": 1e-300, "e2e_s": 0.5, "spans": None}, NO_RATE),
+        ({"decode_s": 1e300, "e2e_s": 1e300, "spans": None}, NO_RATE),
+        ({"prefill_s": None}, "prefill_s is missing or negative"),
+        ({"prefill_s": -0.5, "e2e_s": 0.5}, "prefill_s is missing or negative"),
+        ({"verdict": "reference"}, REFERENCE),
+        ({"method": "autoregressive"}, REFERENCE),
+        ({"flips": 2}, "verdict identical, but draws of its own were others"),
+        ({"prefill_tokens": 1, "prefill": [Forward("target", None, 4, 0)]}, "prefill yielded tokens without the whole"),
+        ({"rounds": None}, "spans without rounds"),
+        ({"decode_forwards": 3}, "decode_forwards beside rounds"),
+        ({"rounds": [ROUND, ROUND, replace(ROUND, accepted=2)]}, "the rounds do not add up to the committed tokens"),
+        ({"rounds": [ROUND, replace(ROUND, schedule=None)]}, "rounds with and without a schedule or forwards"),
+        ({"rounds": [ROUND, replace(ROUND, forwards=[])]}, "rounds with and without a schedule or forwards"),
+        ({"rounds": [ROUND, replace(ROUND, schedule=[0, 2])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, schedule=[0, 10**400])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, schedule=[1, 1])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, schedule=[0])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, drafted=14)]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, forwards=ROUND.forwards[:2])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, -1, 5), *ROUND.forwards[1:]])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, 10**400, 5), *ROUND.forwards[1:]])]}, AGAINST),
     ],
 )
 def test_an_edited_row_that_contradicts_itself_gives_no_number_and_says_why(row, changes, flaw):
     good = row("tree", 1)
     assert tally(good).flaw is None
     edited = tally(good.model_copy(update=changes))
-    assert (edited.flaw, edited.is_rated) == (flaw, False)
+    assert edited.flaw is not None
+    assert edited.flaw.startswith(flaw)
+    assert not edited.is_rated
+
+
+def test_rounds_as_a_run_writes_them_contradict_nothing(row):
+    cut = replace(ROUND, accepted=5)  # an answer that ends inside a block lacks the last round's own token
+    assert tally(row("tree", rounds=[ROUND, ROUND])).flaw is None
+    assert tally(row("tree", rounds=[ROUND, cut])).flaw is None
+
+
+def test_a_verdict_that_was_edited_to_identical_is_seen_and_fails_the_gate(row, run_folder, written):
+    rows = [row(method, q) for q in range(1, 9) for method in ("autoregressive", "tree")]
+    good = written("good", rows)
+    edited = rows[3].model_copy(update={"token_ids": [7] * 10})
+    folder = run_folder([*rows[:3], edited, *rows[4:]])
+    line = json.loads(render_report(folder, "json"))["lines"][1]
+    assert (line["n"], line["unrated"]) == (7, 1)
+    assert line["notes"][-1] == f"rows without a rate, left out: 1 ({NOT_IDENTICAL}: 1)"
+    (judged,) = compare(good, written("bad", [*rows[:3], edited, *rows[4:]])).lines
+    assert (judged.verdict, judged.reason) == ("regression", "1 answers of HEAD are not the baseline's")
 
 
 def test_an_edited_time_is_left_out_of_the_report_in_plain_sight(row, run_folder):
