@@ -42,11 +42,6 @@ class Collector:
         except OSError as error:
             raise UserError(f"{folder}: cannot be made ({error.strerror}); give another folder") from error
 
-    @property
-    def drafting(self) -> MethodSpec:
-        """The method whose rounds are traced, with the pair's and the run's parameters."""
-        return self._policy("fixed", None)
-
     def collect(self, bar: Bar) -> list[TracedAnswer]:
         """Trace what is not traced yet; return the traces of all answers.
 

@@ -111,7 +111,7 @@ class Rounds:
             [rounds, 2^(D+1)], by heap number.
         """
         found = np.zeros(self.cost.shape)
-        columns = list(self.schedules)
+        columns = np.array(self.schedules)
         for rows in self._from_the_end():
             behind = self._behind(time[:, None], rows, self.committed[np.ix_(rows, columns)])
             found[np.ix_(rows, columns)] = -(self.cost[np.ix_(rows, columns)] + behind)
@@ -131,9 +131,8 @@ class Rounds:
     def visited(self, schedules: Schedules) -> Bools:
         """Return the places where a policy's path begins a round, [rounds]."""
         found = np.zeros(len(self), dtype=np.bool_)
-        ends = np.flatnonzero(self.left == 1)
         first = 0
-        for end in ends:
+        for end in np.flatnonzero(self.left == 1).tolist():
             place = first
             while place <= end:
                 found[place] = True
