@@ -94,15 +94,16 @@ def test_rounds_as_a_run_writes_them_contradict_nothing(row):
     assert tally(row("tree", rounds=[ROUND, cut])).flaw is None
 
 
-def test_a_verdict_that_was_edited_to_identical_is_seen_and_fails_the_gate(row, run_folder, written):
+def test_a_verdict_that_was_edited_to_identical_is_seen_and_fails_the_gate(row, run_folder, written, manifest):
     rows = [row(method, q) for q in range(1, 9) for method in ("autoregressive", "tree")]
-    good = written("good", rows)
+    mini = manifest(tasks=["mini"])
+    good = written("good", rows, mini)
     edited = rows[3].model_copy(update={"token_ids": [7] * 10})
     folder = run_folder([*rows[:3], edited, *rows[4:]])
     line = json.loads(render_report(folder, "json"))["lines"][1]
     assert (line["n"], line["unrated"]) == (7, 1)
     assert line["notes"][-1] == f"rows without a rate, left out: 1 ({NOT_IDENTICAL}: 1)"
-    (judged,) = compare(good, written("bad", [*rows[:3], edited, *rows[4:]])).lines
+    (judged,) = compare(good, written("bad", [*rows[:3], edited, *rows[4:]], mini)).lines
     assert (judged.verdict, judged.reason) == ("regression", "1 answers of HEAD are not the baseline's")
 
 
