@@ -65,6 +65,20 @@ def git_state(folder: Path) -> dict[str, Any]:
         return {}
 
 
+def source_digest(root: Path) -> str:
+    """Return one sha256 over the packages' own Python and YAML files: what ran, wherever it was installed from.
+
+    Args:
+        root: the folder that holds the packages.
+    """
+    digest = hashlib.sha256()
+    for package in ("hardware_profiles", "harness", "methods", "reports", "tasks"):
+        for file in sorted((root / package).rglob("*")):
+            if file.suffix in (".py", ".yaml"):
+                digest.update(f"{file.relative_to(root).as_posix()} {file_digest(file)}\n".encode())
+    return digest.hexdigest()
+
+
 def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -141,6 +141,8 @@ class Start(Record):
     """Its arguments."""
     git: dict[str, Any]
     """Commit and whether the checkout was dirty; empty outside one."""
+    source: str = "unknown"
+    """Digest of the code that ran, wherever it was installed from."""
     versions: dict[str, str]
     """Python and packages."""
     machine: dict[str, Any]

@@ -162,6 +162,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
                     at=datetime.now(UTC).isoformat(timespec="seconds"),
                     command=command,
                     git=provenance.git_state(Path(__file__).parent),
+                    source=provenance.source_digest(Path(__file__).parents[1]),
                     versions=provenance.versions(),
                     machine=provenance.machine(),
                 )

@@ -11,7 +11,7 @@ from harness.results import DECODING_KEYS, Manifest, read_manifest
 from reports.pairing import BASELINE
 from reports.tally import Tally
 
-MACHINE = ("system", "cpu", "cores", "threads", "gpus")
+MACHINE = ("system", "cpu", "cores", "allowed_cores", "threads", "gpus")
 
 
 def manifest_of(run: Path) -> Manifest:
@@ -100,6 +100,7 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
     found = []
     if first and last:
         found += _changed("commit", _commit(first.git), _commit(last.git))
+        found += _changed("source", first.source[:12], last.source[:12])
         for package in sorted(first.versions.keys() | last.versions.keys()):
             found += _changed(package, first.versions.get(package), last.versions.get(package))
     found += _changed("attention", base.pair.get("attention"), head.pair.get("attention"))

@@ -100,8 +100,14 @@ def to_csv(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts
     columns = [field.name for field in fields(Line) if field.name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**asdict(line), "notes": "; ".join(line.notes)} for line in lines)
+    writer.writerows({**asdict(line), **_flat(line)} for line in lines)
     return text.getvalue().rstrip("\n")
+
+
+def _flat(line: Line) -> dict[str, str]:
+    """Return the fields of a line that hold several values, each as one cell."""
+    rates = "" if line.call_rates is None else " ".join(f"{rate:.4f}" for rate in line.call_rates)
+    return {"notes": "; ".join(line.notes), "call_rates": rates}
 
 
 def to_json(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:

@@ -167,3 +167,22 @@ def test_a_gguf_inside_a_package_is_found_there(monkeypatch, tmp_path):
     gone = Pair(name="p", target=ModelSource(package="weights", file="gone.gguf"))
     with pytest.raises(UserError, match=r"has no gone\.gguf"):
         loading._gguf_file(gone.target, gone)
+
+
+CORES = [
+    ("", 4, 4, 4),
+    ("", 4, 1, 1),
+    ("", 2, 8, 2),
+    ("3", 4, 1, 3),
+    ("0", 4, 4, 4),
+    ("many", 4, 2, 2),
+    ("", None, None, 1),
+]
+
+
+@pytest.mark.parametrize(("given", "cores", "allowed", "threads"), CORES)
+def test_threads_follow_the_environment_and_the_cores_that_may_be_used(monkeypatch, given, cores, allowed, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: cores)
+    monkeypatch.setattr(loading, "allowed_cores", lambda: allowed)
+    assert loading.default_threads() == threads

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from harness.errors import UserError
+from methods.core.generation import Round
 from reports.latex import latex_text
 from reports.tables import FORMATS, render_report
 
@@ -246,3 +247,28 @@ def test_a_run_without_an_answer_is_an_error_that_names_the_folder(run_folder, f
 def test_an_unknown_format_is_an_error_that_lists_the_known_ones(run_folder, rows):
     with pytest.raises(UserError, match="table, markdown, latex, csv, json"):
         render_report(run_folder(rows), "xml")
+
+
+def test_reports_say_when_the_middle_drafter_was_called_and_who_supplied_what_was_accepted(row, run_folder):
+    drafted = [Round([1, 0, 1], 4, 3, [], 1), Round([0, 0], 4, 1, [], 0)]  # the second round ended after two steps
+    rows = [
+        one
+        for number in range(8)
+        for one in (
+            row("autoregressive", number, committed=6),
+            row("grafted", number, committed=6, accepted=[], rounds=drafted),
+            row("all-small", number, committed=6, accepted=[5]),
+        )
+    ]
+    run = run_folder(rows)
+    (line,) = [
+        line
+        for line in json.loads(render_report(run, "json"))["lines"]
+        if line["method"] == "grafted" and line["call_rates"]
+    ]
+    assert line["call_rates"] == [0.5, 0.0, 0.5]
+    assert line["by_middle_pct"] == 25.0
+    table = render_report(run, "table")
+    (shown,) = [text for text in table.split("Who drafted")[1].split("\n") if text.startswith("grafted")]
+    assert shown.split() == ["grafted", "0.50", "0.00", "0.50", "75.0", "25.0"]
+    assert "0.5000 0.0000 0.5000" in render_report(run, "csv")
