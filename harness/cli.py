@@ -151,14 +151,16 @@ def compare_command(
 
 
 def _retime(clock: str, *runs: Path) -> Callable[[Row], Row]:
+    from harness.pair import Pair
     from harness.results import read_manifest
     from harness.retiming import profile_of, retimed
     from methods.catalog import MethodSpec, needed_drafters
 
-    profile = profile_of(clock)
+    manifests = [read_manifest(run) for run in runs]
+    profile = profile_of(clock, Pair.model_validate(manifests[0].pair))  # runs of two pairs are not compared at all
     if profile is None:
         raise UserError(f"--clock {clock}: not modelled; give profile:NAME, or compare with --mode wall")
-    specs = (MethodSpec.model_validate(spec) for run in runs for spec in read_manifest(run).methods)
+    specs = (MethodSpec.model_validate(spec) for manifest in manifests for spec in manifest.methods)
     neural = {spec.name: needed_drafters(spec) for spec in specs}
     return lambda row: retimed(row, profile, neural[row.method])
 

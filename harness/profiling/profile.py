@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from hardware_profiles.curve import Curve
 from hardware_profiles.profile import Profile, get_profile, write_profile
 from harness.errors import UserError
 from harness.flags import Bar
@@ -57,6 +58,7 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
     now = _measured(settings, known.name, bar)
     lines, worst = [], 0.0
     for role, curve in now.forwards.items():
+        assert isinstance(curve, Curve)  # it was measured
         ratios = [
             known.forward_ms(role, tokens, context) / ms
             for context, row in zip(curve.contexts, curve.ms, strict=True)
