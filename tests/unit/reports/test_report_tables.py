@@ -232,3 +232,23 @@ def test_a_run_without_an_answer_is_an_error_that_names_the_folder(run_folder, f
 def test_an_unknown_format_is_an_error_that_lists_the_known_ones(run_folder, rows):
     with pytest.raises(UserError, match="table, markdown, latex, csv, json"):
         render_report(run_folder(rows), "xml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "profile gpu/big (roofline; a GPU): latencies of pair big, with the acceptance of pair toy"),
+        ({"pair": "toy"}, "profile gpu/big (roofline; a GPU): latencies of pair toy"),
+        (
+            {"pair": "toy", "unknown": ["verify_ms", "prefill"]},
+            "pair toy; unknown, so charged nothing: verify_ms, prefill",
+        ),
+    ],
+)
+def test_a_report_says_whose_latencies_a_profile_has_and_what_it_does_not_know(row, run_folder, changes, text):
+    profile = {"name": "gpu/big", "kind": "roofline", "device": "a GPU", "pair": "big", "unknown": [], **changes}
+    rows = [row(method, clock="profile:gpu/big") for method in ("autoregressive", "tree")]
+    folder = run_folder(rows, {"pair": {"name": "toy"}, "profile": profile})
+
+    assert text in render_report(folder, "table").split("\n")[0] + "\n"
+    assert "modelled (profile:gpu/big)" in render_report(folder, "table")
