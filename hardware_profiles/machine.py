@@ -23,7 +23,7 @@ BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 class Machine(BaseModel):
     """What is known of a machine, each number with its source; a pair of models turns it into a profile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     schema_version: Literal[1] = 1
     """Version of this schema."""

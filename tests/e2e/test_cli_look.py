@@ -56,7 +56,7 @@ def test_ls_shows_a_profiles_kind_and_device(treegraft):
 
     assert {line["kind"] for line in lines.values()} == {"measured", "published", "roofline"}
     assert (lines["h200-roofline"]["device"], lines["cpu-2core"]["pair"]) == ("NVIDIA H200 SXM 141 GB", "smollm2")
-    assert "(published; unknown (the paper's page names none))" in treegraft("ls", "profiles").out
+    assert "(published; a device that the paper's page does not name)" in treegraft("ls", "profiles").out
 
 
 @pytest.mark.torch

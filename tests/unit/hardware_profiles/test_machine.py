@@ -154,6 +154,10 @@ BROKEN = {
         {"base": "h20-roofline", "launch_overhead_ms": -1},
         "launch_overhead_ms: Input should be g",
     ),
+    "an endless rate": (
+        {"base": "h20-roofline", "bandwidth_gb_s": float("inf")},
+        "bandwidth_gb_s: Input should be a fi",
+    ),
     "no device at all": ({"base": "h20-roofline", "devices": 0}, "devices: Input should be greater"),
     "a name that is a path": ({"base": "h20-roofline", "name": "a/b"}, "name: String should match"),
     "too little": ({"bandwidth_gb_s": 3}, "mine.yaml: name: Field required"),

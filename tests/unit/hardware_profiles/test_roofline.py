@@ -39,6 +39,31 @@ def test_parts_are_bound_each_by_itself():
     assert SLOW.at(8, 100) == pytest.approx(2 * (288 + 836 * 1.6) + 80)
 
 
+class Added(Roofline):
+    """A mutant: computes only once everything is read."""
+
+    def _ms(self, values, flops):
+        return 1e3 * (values * self.bytes_each / (self.bandwidth_gb_s * 1e9) + flops / (self.tflops * 1e12))
+
+
+class Whole(Roofline):
+    """A mutant: one bound for the whole forward."""
+
+    def at(self, tokens, context):
+        parts = (self.model_copy(update={name: 1e9}).at_parts(tokens, context) for name in ("bandwidth_gb_s", "tflops"))
+        return max(parts)
+
+    def at_parts(self, tokens, context):
+        return super().at(tokens, context)
+
+
+@pytest.mark.parametrize("mutant", [Added, Whole])
+def test_a_wrong_roof_is_told_apart(mutant):
+    wrong = mutant(**SLOW.model_dump())
+
+    assert wrong.at(8, 100) != pytest.approx(SLOW.at(8, 100), rel=0.01)
+
+
 def test_a_prefill_computes_no_logits():
     assert but(head=False).at(20, 0) == pytest.approx(2 * (576 + 336))
 
