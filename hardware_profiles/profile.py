@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from hardware_profiles.curve import MOST_MS, Curve
 from hardware_profiles.plain_yaml import read_yaml
+from hardware_profiles.roofline import Roofline
 from harness.errors import UserError
 from harness.registry import unknown_name
 
 Kind = Literal["measured", "published", "roofline"]
+Role = Literal["target", "middle", "small"]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _latency_tag(value: object) -> str:
+    """Return which of its two classes a latency is of."""
+    facts = isinstance(value, dict) and "architecture" in value
+    return "roofline" if facts or isinstance(value, Roofline) else "curve"
+
+
+Latencies = dict[
+    Role,
+    Annotated[Annotated[Curve, Tag("curve")] | Annotated[Roofline, Tag("roofline")], Discriminator(_latency_tag)],
+]
+"""Latency of a forward, by role."""
 
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
@@ -62,8 +78,8 @@ class Profile(_Part):
 
     schema_version: Literal[1] = 1
     """Version of this schema."""
-    name: str = Field(pattern=NAME)
-    """Its name, as rows carry it behind `profile:`."""
+    name: str = Field(pattern=f"{NAME.removesuffix('$')}(/.+)?$")
+    """Its name, as rows carry it behind `profile:`; a machine's with the pair behind a slash."""
     about: str = ""
     """One line for `treegraft ls profiles`."""
     kind: Kind
@@ -78,14 +94,16 @@ class Profile(_Part):
     """Where each number comes from."""
     launch_overhead_ms: float = Field(default=0.0, ge=0, le=MOST_MS)
     """Charged for every neural forward on top of its curve."""
-    forwards: dict[Literal["target", "middle"], Curve]
-    """Latency of a tree's forward, by role."""
-    prefill: dict[Literal["target", "middle"], Curve]
-    """Latency of a prefill forward, by role."""
+    forwards: Latencies
+    """Latency of a tree's forward, by role; `small` is a neural model in the look-up drafter's place."""
+    prefill: Latencies
+    """Latency of a prefill forward, by role; empty where nobody knows."""
     errors: dict[str, CurveError] = Field(default_factory=dict)
     """How far the curves are off, by role."""
     costs: Costs
     """What the work around forwards takes."""
+    unknown: list[str] = Field(default_factory=list)
+    """What nobody knows: costs that are 0 for that reason alone, and `prefill`."""
     measured_with: dict[str, Any] = Field(default_factory=dict)
     """Machine and versions of a measured profile."""
 
@@ -97,7 +115,7 @@ class Profile(_Part):
             raise ValueError(f"prefill: has no {', '.join(sorted(self.forwards.keys() - self.prefill.keys()))}")
         return self
 
-    def forward_ms(self, role: Literal["target", "middle"], tokens: int, context: int) -> float:
+    def forward_ms(self, role: Role, tokens: int, context: int) -> float:
         """Return the milliseconds of one tree forward.
 
         Raises:
@@ -105,7 +123,7 @@ class Profile(_Part):
         """
         return self._ms(self.forwards, role, tokens, context)
 
-    def prefill_ms(self, role: Literal["target", "middle"], tokens: int, context: int) -> float:
+    def prefill_ms(self, role: Role, tokens: int, context: int) -> float:
         """Return the milliseconds of one prefill forward.
 
         Raises:
@@ -113,13 +131,7 @@ class Profile(_Part):
         """
         return self._ms(self.prefill, role, tokens, context)
 
-    def _ms(
-        self,
-        curves: dict[Literal["target", "middle"], Curve],
-        role: Literal["target", "middle"],
-        tokens: int,
-        context: int,
-    ) -> float:
+    def _ms(self, curves: Latencies, role: Role, tokens: int, context: int) -> float:
         if role not in curves:
             raise UserError(f"profile {self.name}: has no latencies of a {role}; measure one with treegraft profile")
         try:
@@ -156,15 +168,30 @@ def get_profile(name: str) -> Profile:
 
 def _parse(text: str, origin: str) -> Profile:
     try:
-        profile = Profile.model_validate(read_yaml(text))
-        profile.model_dump_json()  # manifests hold it so: a file that refers to itself cannot be
-        return profile
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "profile"
-        raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+        values = read_yaml(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error
+    return parsed(Profile, values, origin)
+
+
+def parsed(model: type[Model], values: Any, origin: str) -> Model:
+    """Return what a file holds as an object.
+
+    Args:
+        model: of which class.
+        values: the file's.
+        origin: what an error names.
+
+    Raises:
+        UserError: a key is missing, unknown or of another kind.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        # Between the keys pydantic names the class that it took a latency for.
+        where = ".".join(str(part) for part in first["loc"] if part not in ("curve", "roofline")) or "profile"
+        raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
 def write_profile(profile: Profile, file: Path) -> None:

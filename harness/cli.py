@@ -151,15 +151,17 @@ def compare_command(
 
 def _retime(clock: str, run: Path) -> Callable[[Row], Row]:
     from harness.asked import methods_asked
+    from harness.pair import Pair
     from harness.results import read_manifest
     from harness.retiming import profile_of, retimed
     from methods.catalog import needed_drafters
 
-    profile = profile_of(clock)
+    folder = run.parent if run.is_file() else run
+    manifest = read_manifest(folder)
+    profile = profile_of(clock, Pair.model_validate(manifest.pair))
     if profile is None:
         raise UserError(f"--clock {clock}: not modelled; give profile:NAME, or compare with --mode wall")
-    folder = run.parent if run.is_file() else run
-    specs = methods_asked(read_manifest(folder), folder)
+    specs = methods_asked(manifest, folder)
     neural = {name: needed_drafters(spec) for name, spec in specs.items()}
 
     def retime(row: Row) -> Row:

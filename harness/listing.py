@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from hardware_profiles.machine import Publication, get_machine, machine_names
 from hardware_profiles.profile import get_profile, profile_names
 from harness.pair import get_pair, pair_names
 from methods.catalog import catalogue
@@ -27,13 +29,26 @@ def listing(what: str) -> list[dict[str, Any]]:
             {"name": task.name, "about": task.title, "version": task.version, "licence": task.licence} for task in tasks
         ]
     if what == "profiles":
-        profiles = [get_profile(name) for name in profile_names()]
-        return [
-            {"name": one.name, "about": one.about, "kind": one.kind, "pair": one.pair, "device": one.device}
-            for one in profiles
-        ]
+        return sorted([*_profiles(), *_machines()], key=lambda line: str(line["name"]))
     pairs = [get_pair(name) for name in pair_names()]
     return [
         {"name": pair.name, "about": pair.about, "held_out": pair.held_out, "performance": pair.performance}
         for pair in pairs
     ]
+
+
+def _profiles() -> Iterator[dict[str, Any]]:
+    for one in map(get_profile, profile_names()):
+        yield _profile(one.name, one.about, one.kind, one.device, one.pair)
+
+
+def _machines() -> Iterator[dict[str, Any]]:
+    """Yield the machines that a pair turns into a profile."""
+    for one in map(get_machine, machine_names()):
+        assert one is not None  # it was listed
+        pairs = f"any of {', '.join(one.calls)}" if isinstance(one, Publication) else "any of known architecture"
+        yield _profile(one.name, one.about, one.kind, one.device, pairs)
+
+
+def _profile(name: str, about: str, kind: str, device: str, pair: str) -> dict[str, Any]:
+    return {"name": name, "about": f"{about} ({kind}; {device})", "kind": kind, "pair": pair, "device": device}

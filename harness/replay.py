@@ -61,10 +61,10 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
     Raises:
         UserError: no such run, profile or method, or one that cannot be timed.
     """
-    profile = profile_of(clock)
+    recorded = RecordedRun(run)
+    profile = profile_of(clock, recorded.pair)
     if profile is None:
         raise UserError("--clock wall: the run was measured so already; give profile:NAME")
-    recorded = RecordedRun(run)
     blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
     known = recorded.specs
     names = list(dict.fromkeys([BASELINE, *(methods or [name for name in known if name not in blind])]))

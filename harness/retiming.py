@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Literal
 
-from hardware_profiles.profile import Profile
+from hardware_profiles.profile import Profile, Role
 from harness.errors import UserError
+from harness.pair import Pair
 from harness.results import Row
-from methods.core.generation import Forward, Round, Spans
+from methods.core.generation import Round, Spans
 
 CLOCK_PREFIX = "profile:"
 
 
-def profile_of(clock: str) -> Profile | None:
+def profile_of(clock: str, pair: Pair | None = None) -> Profile | None:
     """Return the profile that a clock names, None for the wall.
 
+    Args:
+        clock: `wall`, `profile:NAME` or `profile:MACHINE/PAIR`.
+        pair: whose latencies a machine gives where the clock names no pair.
+
     Raises:
-        UserError: neither `wall` nor `profile:NAME`, or an unknown profile.
+        UserError: another clock, an unknown profile, or a machine that knows too little of the pair.
     """
-    from hardware_profiles.profile import get_profile
+    from harness.hardware import named_profile
 
     if clock == "wall":
         return None
     if not clock.startswith(CLOCK_PREFIX):
         raise UserError(f"clock {clock!r}: unknown; give wall or {CLOCK_PREFIX}NAME")
-    return get_profile(clock.removeprefix(CLOCK_PREFIX))
+    return named_profile(clock.removeprefix(CLOCK_PREFIX), pair)
 
 
 def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
@@ -47,33 +51,36 @@ def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
         return row.model_copy(update=changes)
     if row.rounds is None:
         raise UserError(f"method {row.method}: shows no rounds, so no profile can time it; leave it out with --methods")
-    if "small" in neural:
-        raise UserError(f"method {row.method}: no profile knows a small neural model's times; leave it out")
+    if "small" in neural and "small" not in profile.forwards:
+        raise UserError(
+            f"method {row.method}: profile {profile.name} knows no small neural model's times; leave it out"
+        )
     if any([forward.role for forward in one.forwards].count("target") != 1 for one in row.rounds):
         raise UserError(
             f"method {row.method}: a round without its one target forward, so no profile can time it; leave it out"
         )
-    spans = decode_spans(row.rounds, profile, schedules="middle" in neural)
-    prefill_s = sum(_prefill_ms(forward, profile) for forward in row.prefill) / 1e3
+    spans = decode_spans(row.rounds, profile, schedules="middle" in neural, neural_small="small" in neural)
     decode_s = sum((spans.small_s, spans.middle_s, spans.scheduler_s, spans.verify_s, spans.other_s))
+    prefill_s = _prefill_s(row, profile)
     return row.model_copy(
         update={
             **changes,
             "spans": spans,
             "prefill_s": prefill_s,
             "decode_s": decode_s,
-            "e2e_s": prefill_s + decode_s,
+            "e2e_s": None if prefill_s is None else prefill_s + decode_s,
         }
     )
 
 
-def decode_spans(rounds: Sequence[Round], profile: Profile, *, schedules: bool) -> Spans:
+def decode_spans(rounds: Sequence[Round], profile: Profile, *, schedules: bool, neural_small: bool = False) -> Spans:
     """Return the seconds by phase that recorded rounds take under a profile.
 
     Args:
         rounds: of one answer.
         profile: what things cost.
         schedules: whether someone decided before each step of a schedule who takes it.
+        neural_small: whether a neural model stands in the look-up drafter's place.
     """
     costs = profile.costs
     small = middle = scheduler = verify = other = 0.0
@@ -81,7 +88,9 @@ def decode_spans(rounds: Sequence[Round], profile: Profile, *, schedules: bool) 
         verify += _forwards_ms(one, "target", profile) + costs.verify_ms
         middle += _forwards_ms(one, "middle", profile)
         middle += costs.middle_call_ms * one.calls
-        steps = [forward for forward in one.forwards if forward.role == "small"]
+        if neural_small:
+            small += _forwards_ms(one, "small", profile)
+        steps = [forward for forward in one.forwards if forward.role == "small" and not neural_small]
         small += sum(costs.small_step_ms + costs.small_node_ms * forward.tokens for forward in steps)
         small += costs.small_commit_ms if steps else 0.0
         if schedules:
@@ -90,16 +99,19 @@ def decode_spans(rounds: Sequence[Round], profile: Profile, *, schedules: bool) 
     return Spans(*(ms / 1e3 for ms in (small, middle, scheduler, verify, other)))
 
 
-def _forwards_ms(one: Round, role: Literal["target", "middle"], profile: Profile) -> float:
+def _forwards_ms(one: Round, role: Role, profile: Profile) -> float:
     return sum(
         profile.forward_ms(role, forward.tokens, forward.context) for forward in one.forwards if forward.role == role
     )
 
 
-def _prefill_ms(forward: Forward, profile: Profile) -> float:
-    if forward.role == "small":
+def _prefill_s(row: Row, profile: Profile) -> float | None:
+    """Return the seconds of a row's prefill, None where the profile knows of no prefill at all."""
+    if not profile.prefill:
+        return None
+    if any(one.role == "small" and "small" not in profile.prefill for one in row.prefill):
         raise UserError("a look-up drafter has no prefill forward; the rows were edited, restore them")
-    return profile.prefill_ms(forward.role, forward.tokens, forward.context)
+    return sum(profile.prefill_ms(one.role, one.tokens, one.context) for one in row.prefill) / 1e3
 
 
 def _key(key: str, clock: str) -> str:

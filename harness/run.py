@@ -83,7 +83,7 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
     config, file_values = load_config(config_file, flags)
     pair = get_pair(config.pair)
     methods = resolve_methods(config, file_values, flags, pair.defaults)
-    profile = profile_of(config.clock)
+    profile = profile_of(config.clock, pair)
     blind = [spec.name for spec in methods if profile is not None and spec.family in PEERS]
     if blind:
         raise UserError(
@@ -110,8 +110,10 @@ def _check_drafters(pair: Pair, methods: list[MethodSpec], profile: Profile | No
             raise UserError(f"method {spec.name!r}: pair {pair.name}: {pair.no_middle}")
         if "small" in needed and pair.small is None:
             raise UserError(f"method {spec.name!r}: {NO_SMALL}")
-        if profile is not None and "small" in needed:
-            raise UserError(f"method {spec.name!r}: no profile knows a small neural model's times; leave it out")
+        if profile is not None and "small" in needed and "small" not in profile.forwards:
+            raise UserError(
+                f"method {spec.name!r}: profile {profile.name} knows no small neural model's times; leave it out"
+            )
         if profile is not None and "middle" in needed and "middle" not in profile.forwards:
             raise UserError(f"method {spec.name!r}: profile {profile.name} knows no middle's times; give another clock")
 

@@ -125,9 +125,8 @@ class Runner:
                     raise PromptError(f"turn {turn - 1} of the baseline failed")
                 prompt = self._prompt(block, answers)
             except PromptError as problem:
-                rows += [
-                    self._clocked(self._failed(block, turn, name, attempt, None, str(problem))) for name in self._specs
-                ]
+                failed = (self._failed(block, turn, name, attempt, None, str(problem)) for name in self._specs)
+                rows += map(self._clocked, failed)
                 continue
             params = self._params(block, turn, self._config.max_new_tokens)
             if self._config.follow == "reference":

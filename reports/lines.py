@@ -255,13 +255,14 @@ def _effects(compared: list[Compared], *, is_baseline: bool) -> dict[str, Any]:
     for effect in effects:
         strata[effect.prompt[0]].append(effect.log_speedup)
     logs = [effect.log_speedup for effect in effects]
+    e2e = [effect.log_e2e for effect in effects if effect.log_e2e is not None]
     low, high = (None if is_baseline else bootstrap_interval(strata)) or (None, None)
     return {
         "speedup": geometric_mean(logs),
         "ci_low": low,
         "ci_high": high,
         "total_ratio": total_time_ratio([pairing for pairing, _ in compared]),
-        "e2e_ratio": geometric_mean([effect.log_e2e for effect in effects]),
+        "e2e_ratio": geometric_mean(e2e) if len(e2e) == len(effects) else None,
         "tokens_per_s": median(effect.tokens_per_s for effect in effects),
         "p": None if is_baseline else sign_flip_p(logs),
         "rank_biserial": None if is_baseline else rank_biserial(logs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ class RunFacts:
     methods: tuple[str, ...] = ()
     """Methods in the order of the configuration."""
     sources: tuple[str, ...] = ()
-    """One line a task: where its questions come from."""
+    """One line a task: where its questions come from; one of the hardware profile, where times are modelled."""
     questions: Mapping[str, int] = field(default_factory=dict)
     """Questions asked of each task."""
     modelled: str | None = None
@@ -54,7 +54,10 @@ def read_facts(run: Path) -> RunFacts:
     return RunFacts(
         embedded=frozenset(name for name, task in tasks.items() if task.get("source") == "embedded"),
         methods=_names(_mapping(manifest.get("config")).get("methods")),
-        sources=tuple(_source(name, task) for name, task in tasks.items()),
+        sources=(
+            *(_source(name, task) for name, task in tasks.items()),
+            *_profile(_mapping(manifest.get("profile")), str(pair.get("name"))),
+        ),
         questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
         modelled=clock if isinstance(clock, str) and clock != "wall" else None,
         correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
@@ -78,3 +81,14 @@ def _source(name: str, task: dict[str, Any]) -> str:
     digest = f"sha256 {str(task['sha256'])[:12]}" if task.get("sha256") else ""
     number = f"{task['n']} questions" if task.get("n") is not None else ""
     return f"{name}: " + ", ".join(part for part in (where, number, digest) if part)
+
+
+def _profile(profile: dict[str, Any], pair: str) -> Iterator[str]:
+    """Yield whose latencies a hardware profile has and what it does not know, if there is one."""
+    if not profile:
+        return
+    name, kind, device, whose = (str(profile.get(key, "unknown")) for key in ("name", "kind", "device", "pair"))
+    acceptance = "" if whose == pair else f", with the acceptance of pair {pair}"
+    unknown = profile.get("unknown") or []
+    free = f"; unknown, so charged nothing: {', '.join(map(str, unknown))}" if unknown else ""
+    yield f"profile {name} ({kind}; {device}): latencies of pair {whose}{acceptance}{free}"

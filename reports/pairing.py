@@ -23,8 +23,8 @@ class Answers:
     turns: tuple[Tally, ...]
     decode_s: float = field(init=False)
     """Decode seconds of all turns."""
-    e2e_s: float = field(init=False)
-    """Seconds from call to last commit, all turns."""
+    e2e_s: float | None = field(init=False)
+    """Seconds from call to last commit, all turns; null where one's are unknown."""
     timed_tokens: int = field(init=False)
     """Committed tokens that `decode_s` paid for, all turns."""
     committed: int = field(init=False)
@@ -33,7 +33,8 @@ class Answers:
     def __post_init__(self) -> None:
         # Summed once: the baseline's answers are asked by every method.
         for name in ("decode_s", "e2e_s", "timed_tokens", "committed"):
-            object.__setattr__(self, name, sum(getattr(row, name) for row in self.turns))
+            values = [getattr(row, name) for row in self.turns]
+            object.__setattr__(self, name, None if None in values else sum(values))
 
 
 @dataclass(frozen=True, slots=True)

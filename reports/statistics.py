@@ -44,8 +44,8 @@ class PromptEffect:
     """Task and question id."""
     log_speedup: float
     """Natural logarithm of the baseline's decode time per committed token over the method's."""
-    log_e2e: float
-    """The same of the end-to-end time per committed token."""
+    log_e2e: float | None
+    """The same of the end-to-end time per committed token; null where one is unknown."""
     tokens_per_s: float
     """The method's timed tokens per decode second, geometric mean over repeats."""
 
@@ -56,17 +56,21 @@ def decode_per_token(answers: Answers) -> float:
 
 
 def e2e_per_token(answers: Answers) -> float:
-    """Return end-to-end seconds per committed token of one conversation."""
+    """Return end-to-end seconds per committed token of one conversation whose are known."""
+    assert answers.e2e_s is not None
     return answers.e2e_s / answers.committed
 
 
 def prompt_effect(pairing: Pairing) -> PromptEffect:
     """Reduce a prompt's paired conversations to its effect; repeats are averaged in the logarithm."""
     decode = _mean_log(decode_per_token, pairing.method)
+    whole = all(answers.e2e_s is not None for answers in (*pairing.baseline, *pairing.method))
     return PromptEffect(
         prompt=pairing.prompt,
         log_speedup=_mean_log(decode_per_token, pairing.baseline) - decode,
-        log_e2e=_mean_log(e2e_per_token, pairing.baseline) - _mean_log(e2e_per_token, pairing.method),
+        log_e2e=_mean_log(e2e_per_token, pairing.baseline) - _mean_log(e2e_per_token, pairing.method)
+        if whole
+        else None,
         tokens_per_s=math.exp(-decode),
     )
 

@@ -47,8 +47,8 @@ class Tally:
     timed_tokens: int
     decode_s: float
     """0 where there is none."""
-    e2e_s: float
-    """0 where there is none."""
+    e2e_s: float | None
+    """Null where there is none, as under a profile that knows no prefill."""
     rounds: int | None
     """Number of rounds; null for outside peers."""
     tokens: int
@@ -94,7 +94,7 @@ def tally(row: Row) -> Tally:
         committed=row.committed,
         timed_tokens=row.timed_tokens,
         decode_s=row.decode_s or 0.0,
-        e2e_s=row.e2e_s or 0.0,
+        e2e_s=row.e2e_s,
         rounds=None if row.rounds is None else len(rounds),
         tokens=hash(tuple(row.token_ids)),
         accepted=sum(one.accepted for one in rounds),
@@ -115,13 +115,17 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 
 def _flaw(row: Row) -> str | None:
     """Return why a row gives no rate. A run writes no row that contradicts itself; an edited file may hold one."""
-    if not (row.timed_tokens > 0 and _is_time(row.decode_s) and _is_time(row.e2e_s)):
+    unknown_prefill = row.prefill_s is None and row.e2e_s is None
+    if not (row.timed_tokens > 0 and _is_time(row.decode_s) and (unknown_prefill or _is_time(row.e2e_s))):
         return NO_RATE
     assert row.decode_s is not None
-    assert row.e2e_s is not None
     if row.committed != len(row.token_ids):
         return "committed is not the number of token_ids"
-    if row.prefill_s is not None and not math.isclose(row.prefill_s + row.decode_s, row.e2e_s, rel_tol=1e-6):
+    if (
+        row.prefill_s is not None
+        and row.e2e_s is not None
+        and not math.isclose(row.prefill_s + row.decode_s, row.e2e_s, rel_tol=1e-6)
+    ):
         return "prefill_s and decode_s do not add up to e2e_s"
     if row.rounds is not None:
         accepted = sum(one.accepted for one in row.rounds)

@@ -81,10 +81,10 @@ def opened(run: Path, clock: str) -> tuple[Profile, Latency, RecordedRun]:
     Raises:
         UserError: no such run or profile, or a profile without a middle's latencies.
     """
-    profile = profile_of(clock)
+    recorded = RecordedRun(run)
+    profile = profile_of(clock, recorded.pair)
     if profile is None:
         raise UserError("--clock wall: costs come from a profile; give profile:NAME")
-    recorded = RecordedRun(run)
     lengths = [row.prompt_tokens for row in recorded.rows if row.prompt_tokens]
     latency = told(profile_latency(profile, recorded.pair, int(np.median(lengths or [1]))))
     assert latency is not None  # a profile tells it

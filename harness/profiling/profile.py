@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from hardware_profiles.curve import Curve
 from hardware_profiles.profile import NAME, Profile, get_profile, write_profile
 from harness.errors import UserError
 from harness.flags import Bar
@@ -69,6 +70,7 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
     for role, curve in now.forwards.items():
         if role not in known.forwards:
             continue
+        assert isinstance(curve, Curve)  # it was measured
         ratios = [
             known.forward_ms(role, tokens, context) / ms
             for context, row in zip(curve.contexts, curve.ms, strict=True)

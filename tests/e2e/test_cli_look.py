@@ -39,6 +39,7 @@ def test_a_report_goes_to_a_file_or_is_of_the_newest_run(treegraft, run, finishe
         ("methods", {"autoregressive", "all-small", "prompt-lookup"}),
         ("tasks", {"alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"}),
         ("pairs", {"smollm2", "smollm2-skip", "toy"}),
+        ("profiles", {"cpu-2core", "paper-online", "a100-roofline", "h20-roofline", "h100-roofline", "h200-roofline"}),
     ],
 )
 def test_ls_lists_what_there_is_for_people_and_as_json(treegraft, what, names):
@@ -48,6 +49,14 @@ def test_ls_lists_what_there_is_for_people_and_as_json(treegraft, what, names):
     text = treegraft("ls", what).out
     assert text.count("\n") == len(listed)
     assert [line.split()[0] for line in text.splitlines()] == [line["name"] for line in listed]
+
+
+def test_ls_shows_a_profiles_kind_and_device(treegraft):
+    lines = {line["name"]: line for line in json.loads(treegraft("ls", "profiles", "--json").out)}
+
+    assert {line["kind"] for line in lines.values()} == {"measured", "published", "roofline"}
+    assert (lines["h200-roofline"]["device"], lines["cpu-2core"]["pair"]) == ("NVIDIA H200 SXM 141 GB", "smollm2")
+    assert "(published; a device that the paper's page does not name)" in treegraft("ls", "profiles").out
 
 
 @pytest.mark.torch

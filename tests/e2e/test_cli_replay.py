@@ -174,3 +174,53 @@ def test_changed_questions_are_refused(questions, run, refused, clock):
     questions("nq", ["Who?"], ["Where?"])
 
     assert "have changed" in refused("replay", "changed", "--clock", clock, "--methods", "all-mid")
+
+
+ROOFLINE = "profile:h100-roofline/qwen3-32b-0.6b"
+
+
+def test_a_run_takes_the_latencies_of_a_machine_that_is_not_at_hand_and_every_label_says_so(
+    run, treegraft, rows_of, replayed, tmp_path
+):
+    flags = ["--tasks", "nq", "--limit", "2", "--methods", "autoregressive,all-small,all-mid"]
+    assert run(*flags, "--clock", ROOFLINE, "--out", "charged").code == 0
+    text = treegraft("report", "charged").out
+
+    rows = rows_of("charged")
+    assert {(row.pair, row.clock) for row in rows} == {("toy", ROOFLINE)}
+    assert f"pair toy · modelled ({ROOFLINE})" in text
+    assert "latencies of pair qwen3-32b-0.6b, with the acceptance of pair toy; unknown, so charged nothing:" in text
+    manifest = json.loads(Path("charged", "manifest.json").read_text())
+    assert manifest["latency"]["source"] == "profile h100-roofline/qwen3-32b-0.6b"
+    assert manifest["latency"]["target_ms"] == pytest.approx(19.1, rel=0.01)
+    plain = next(row for row in rows if row.method == "autoregressive")
+    assert plain.decode_s / plain.committed == pytest.approx(0.01914 + 0.25e-3, rel=0.01)
+
+
+def test_published_latencies_leave_what_they_do_not_tell_empty(treegraft, finished):
+    result = treegraft("replay", finished, "--clock", "profile:paper-online/llama-70b-1b", "--format", "json")
+
+    report = json.loads(result.out)
+    assert {line["e2e_ratio"] for line in report["lines"]} == {None}
+    assert all(line["speedup"] > 0 for line in report["lines"])
+    assert report["sources"][-1].endswith(
+        "charged nothing: small_commit_ms, middle_call_ms, verify_ms, other_ms, prefill"
+    )
+
+
+def test_a_machine_that_does_not_know_the_runs_own_pair_is_refused(run, refused, finished):
+    asked = "pair toy: target: its architecture is not known; name a pair, as in profile:h100-roofline/qwen3-32b-0.6b"
+    assert asked in refused("replay", finished, "--clock", "profile:h100-roofline")
+    assert asked in refused("run", "--pair", "toy", "--methods", "all-small", "--clock", "profile:h100-roofline")
+
+
+def test_a_row_that_failed_before_it_began_carries_the_profiles_name_too(questions, run, rows_of, clock):
+    data = questions("mt_bench", ["Who? " * 2000, "Why?"])
+
+    assert (
+        run("--tasks", "mt_bench", "--data", data, "--methods", "all-small", "--clock", clock, "--out", "x").code == 1
+    )
+
+    assert [(row.turn, row.status, row.clock) for row in rows_of("x")] == [
+        (turn, "failed", "profile:plain") for turn in (0, 0, 1, 1)
+    ]

@@ -112,9 +112,26 @@ def test_a_round_without_its_one_target_forward_is_not_charged_as_if_it_cost_not
         charged(row.model_copy(update={"rounds": [replace(DRAFTED, forwards=forwards), BARE]}), profile)
 
 
-def test_a_small_neural_model_is_refused(row, profile):
-    with pytest.raises(UserError, match="small neural model"):
+def test_a_small_neural_model_is_refused_where_its_times_are_not_known(row, profile):
+    with pytest.raises(UserError, match="profile plain knows no small neural model's times"):
         charged(row, profile, neural=("middle", "small"))
+
+
+def test_a_small_neural_model_is_charged_its_forwards_and_no_look_up(row, profile):
+    small = {"small": profile.forwards["middle"]}
+    known = profile.model_copy(update={"forwards": {**profile.forwards, **small}})
+
+    found = charged(row, known, neural=("middle", "small"))
+
+    assert found.spans.small_s == pytest.approx((20 + 11) / 4 / 1e3)  # forwards of 10 and of 1 token
+    assert found.spans.middle_s == charged(row, profile).spans.middle_s
+
+
+def test_where_no_prefill_is_known_the_whole_answers_time_is_not_either(row, profile):
+    found = charged(row, profile.model_copy(update={"prefill": {}}))
+
+    assert (found.prefill_s, found.e2e_s) == (None, None)
+    assert found.decode_s == charged(row, profile).decode_s
 
 
 def test_a_larger_verification_takes_longer(row, profile):

@@ -256,3 +256,18 @@ def test_the_order_of_rows_changes_nothing(row, data):
         for repeat in (0, 1)
     ]
     assert summarise(data.draw(st.permutations(rows))) == summarise(rows)
+
+
+def test_an_end_to_end_ratio_is_missing_where_a_prefill_is_unknown(row):
+    unknown = {"prefill_s": None, "e2e_s": None}
+    rows = [
+        row(method, q, seconds, **(unknown if method == "chain" and q == 3 else {}))
+        for q in range(1, 9)
+        for method, seconds in (("autoregressive", 1.0), ("tree", 0.5), ("chain", 0.5))
+    ]
+
+    lines = {line.method: line for line in summarise(rows)}
+
+    assert lines["tree"].e2e_ratio == pytest.approx(1.5)
+    assert (lines["chain"].e2e_ratio, lines["chain"].n, lines["chain"].unrated) == (None, 8, 0)
+    assert lines["chain"].speedup == pytest.approx(2.0)

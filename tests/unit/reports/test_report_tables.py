@@ -272,3 +272,23 @@ def test_reports_say_when_the_middle_drafter_was_called_and_who_supplied_what_wa
     (shown,) = [text for text in table.split("Who drafted")[1].split("\n") if text.startswith("grafted")]
     assert shown.split() == ["grafted", "0.50", "0.00", "0.50", "75.0", "25.0"]
     assert "0.5000 0.0000 0.5000" in render_report(run, "csv")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "profile gpu/big (roofline; a GPU): latencies of pair big, with the acceptance of pair toy"),
+        ({"pair": "toy"}, "profile gpu/big (roofline; a GPU): latencies of pair toy"),
+        (
+            {"pair": "toy", "unknown": ["verify_ms", "prefill"]},
+            "pair toy; unknown, so charged nothing: verify_ms, prefill",
+        ),
+    ],
+)
+def test_a_report_says_whose_latencies_a_profile_has_and_what_it_does_not_know(row, run_folder, changes, text):
+    profile = {"name": "gpu/big", "kind": "roofline", "device": "a GPU", "pair": "big", "unknown": [], **changes}
+    rows = [row(method, clock="profile:gpu/big") for method in ("autoregressive", "tree")]
+    folder = run_folder(rows, {"pair": {"name": "toy"}, "profile": profile})
+
+    assert text in render_report(folder, "table").split("\n")[0] + "\n"
+    assert "modelled (profile:gpu/big)" in render_report(folder, "table")

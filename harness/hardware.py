@@ -1,0 +1,123 @@
+"""The profile that a clock names: a file's, or a machine's with the latencies of a pair's models. Imports no torch."""
+
+from __future__ import annotations
+
+from hardware_profiles.machine import Publication, get_machine, machine_names
+from hardware_profiles.profile import Profile, Role, get_profile, profile_names
+from hardware_profiles.roofline import Architecture, known_architectures
+from harness.errors import UserError
+from harness.pair import ModelSource, Pair, get_pair
+from harness.registry import unknown_name
+
+EXAMPLE = "qwen3-32b-0.6b"
+
+_DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
+_FAMILIES = ("llama", "qwen2", "qwen3")
+
+
+def named_profile(name: str, pair: Pair | None = None) -> Profile:
+    """Return a profile by the name behind `profile:`.
+
+    Args:
+        name: a packaged profile, a profile's YAML file, or a machine (packaged, or a YAML file) with or without a
+            pair behind a slash.
+        pair: whose latencies a machine gives where the name says nothing.
+
+    Raises:
+        UserError: nothing of the kind is there, or the machine knows too little of the pair.
+    """
+    place, named = _split(name)
+    machine = get_machine(place)
+    if machine is None and named is None:
+        if not name.endswith((".yaml", ".yml")) and name not in profile_names():
+            unknown = unknown_name("profile", name, [*profile_names(), *machine_names()])
+            raise UserError(f"{unknown} (or a profile's YAML file)")
+        return get_profile(name)
+    if machine is None:
+        raise UserError(f"profile {place}: of pair {get_profile(place).pair} alone; leave /{named} out")
+    pair = pair if named is None else get_pair(named)
+    if pair is None:
+        raise UserError(f"profile {name}: needs a pair whose latencies it gives, as in profile:{name}/{EXAMPLE}")
+    roles: dict[Role, ModelSource | None] = {"target": pair.target, "middle": pair.middle, "small": pair.small}
+    sources = {role: source for role, source in roles.items() if source is not None}
+    if isinstance(machine, Publication):
+        return machine.profile(pair.name, {role: source.hub for role, source in sources.items()})
+    target = _architecture(pair.target, f"pair {pair.name}: target")
+    models = {
+        role: _derived(source, target) if source.is_derived else _architecture(source, f"pair {pair.name}: {role}")
+        for role, source in sources.items()
+    }
+    return machine.profile(pair.name, _DTYPES[pair.dtype], models)
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    """Return the machine's name and the pair's, None where no pair is named; both may be files, with slashes."""
+    first, _, rest = name.partition("/")
+    if first in machine_names() or first in profile_names():
+        return first, rest or None
+    for suffix in (".yaml/", ".yml/"):
+        file, found, rest = name.partition(suffix)
+        if found:
+            return file + suffix.rstrip("/"), rest
+    return name, None
+
+
+def _architecture(source: ModelSource, where: str) -> Architecture:
+    """Return the architecture of a model that stands for itself.
+
+    Raises:
+        UserError: it is not known.
+    """
+    known = known_architectures().get(source.hub or source.package or "")
+    if known is not None:
+        return known
+    if source.hub is None and source.path is None:
+        raise UserError(f"{where}: its architecture is not known; name a pair, as in profile:h100-roofline/{EXAMPLE}")
+    return _configured(str(source.hub or source.path), source.revision, where)
+
+
+def _configured(name: str, revision: str | None, where: str) -> Architecture:
+    """Return the architecture that a model's configuration tells."""
+    from transformers import AutoConfig  # the known ones need no transformers
+
+    try:
+        config = AutoConfig.from_pretrained(name, **({} if revision is None else {"revision": revision}))
+    except Exception as error:  # a configuration can be broken in ways that its reader does not foresee
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{where}: {name}: no configuration to read ({reason}); name a pair, as in profile:h100-roofline/{EXAMPLE}"
+        ) from error
+    if config.model_type not in _FAMILIES or getattr(config, "quantization_config", None):
+        raise UserError(
+            f"{where}: {name}: a roofline knows {', '.join(_FAMILIES)} without quantisation alone; name a pair, as in "
+            f"profile:h100-roofline/{EXAMPLE}"
+        )
+    heads = config.num_attention_heads
+    return Architecture(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        heads=heads,
+        kv_heads=config.num_key_value_heads or heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        intermediate=config.intermediate_size,
+        vocabulary=config.vocab_size,
+        tied=config.tie_word_embeddings,
+        source=f"config.json of {name}",
+    )
+
+
+def _derived(source: ModelSource, target: Architecture) -> Architecture:
+    """Return the architecture of a drafter that is made of its target."""
+    if source.target_layers is not None:
+        changes = {"layers": len(source.target_layers), "source": f"layers of the target: {target.source}"}
+        return target.model_copy(update=changes)
+    from harness.distilled import read_card  # only these need torch
+    from harness.loading import distilled_folder
+
+    card = read_card(distilled_folder(str(source.distilled)))
+    changes = {
+        "layers": len(card.layers),
+        "head_rows": card.vocabulary or None,
+        "source": f"card of {source.distilled}; {target.source}",
+    }
+    return target.model_copy(update=changes)
