@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import psutil
+
+from hardware_profiles.reading import Reading
 
 CONTENTION_MARK = "cpu-contention"
 SLOWED_MARK = "cpu-slowed"
@@ -16,20 +16,13 @@ _SLOWED_SHARE = 0.9  # of the highest frequency seen in the run
 _TICK_S = 0.02  # two ticks of the kernel's accounting: what a short row cannot tell from nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What was seen during one span."""
-
-    telemetry: dict[str, Any]
-    """`others_cores`: mean cores held by other processes; `rss_mib`: resident memory at the end; `mhz`: mean frequency
-    of the cores at the end, where the system tells it."""
-    marks: list[str]
-    """`cpu-contention` where others held more than a tenth of a core; `cpu-slowed` where the cores ran at less than
-    nine tenths of the highest frequency seen so far."""
-
-
 class CpuWatch:
-    """Compares the whole machine's busy time with this process's, from `start` to `stop`."""
+    """Compares the whole machine's busy time with this process's, from `start` to `stop`.
+
+    Telemetry: `others_cores`: mean cores held by other processes; `rss_mib`: resident memory at the end; `mhz`: mean
+    frequency of the cores at the end, where the system tells it. Marks: `cpu-contention` where others held more than a
+    tenth of a core; `cpu-slowed` where the cores ran at less than nine tenths of the highest frequency seen so far.
+    """
 
     def __init__(self) -> None:
         self._process = psutil.Process()

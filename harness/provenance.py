@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +84,12 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def machine() -> dict[str, Any]:
-    """Return the machine: processor, memory, threads and GPUs that torch sees."""
+def machine(gpus: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the machine: processor, memory, threads and GPUs that torch sees.
+
+    Args:
+        gpus: UUIDs of those that a run uses: NVML is asked about them.
+    """
     import torch
 
     facts: dict[str, Any] = {
@@ -99,6 +103,10 @@ def machine() -> dict[str, Any]:
     if torch.cuda.is_available():
         facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         facts["cuda"] = torch.version.cuda
+    if gpus:
+        from hardware_profiles.nvml import describe
+
+        facts["nvml"] = describe(gpus)
     return facts
 
 

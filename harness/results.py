@@ -107,7 +107,7 @@ class Row(Record):
     flips: int | None = None
     """Positions where the method's own draw was not the baseline's token; null unless the run follows the baseline."""
     telemetry: dict[str, Any] = Field(default_factory=dict)
-    """What was read off the machine while the row was timed."""
+    """What was read off the machine while the row was timed: see the watches of `hardware_profiles.cpu` and `.gpu`."""
 
     @property
     def timed_tokens(self) -> int:
@@ -146,7 +146,7 @@ class Start(Record):
     versions: dict[str, str]
     """Python and packages."""
     machine: dict[str, Any]
-    """Processor, memory, threads, GPUs."""
+    """Processor, memory, threads, GPUs; `nvml`: driver and power limits of a run's GPUs, or the `problem` with NVML."""
 
 
 class Latency(Record):

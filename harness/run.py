@@ -143,6 +143,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
     """Carry out a plan; see `run`."""
     from harness import loading, provenance
     from harness.garbage import quick_collections
+    from harness.gpus import gpu_uuids
     from harness.runner import Runner
     from methods.catalog import load_family
 
@@ -166,7 +167,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
                     git=provenance.git_state(Path(__file__).parent),
                     source=provenance.source_digest(Path(__file__).parents[1]),
                     versions=provenance.versions(),
-                    machine=provenance.machine(),
+                    machine=provenance.machine(gpu_uuids(loaded.models)),
                 )
             ],
         )

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hardware_profiles.cpu import CpuWatch, Reading
 from hardware_profiles.profile import Profile
+from hardware_profiles.reading import Reading
+from hardware_profiles.watch import Watch
 from harness.certificate import certify, certify_flips
 from harness.config import RunConfig
 from harness.errors import UserError
 from harness.garbage import no_garbage_collection
+from harness.gpus import gpu_uuids
 from harness.latency import measured_latency, profile_latency, told
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
@@ -66,7 +68,7 @@ class Runner:
         self._config = config
         self._data = data
         self._profile = profile
-        self._cpu = CpuWatch()
+        self._watch = Watch(gpu_uuids(loaded.models))
 
     def warm_up(self, block: Block) -> None:
         """Run every method on a block's first prompt until its time is steady; the times are thrown away."""
@@ -171,7 +173,7 @@ class Runner:
 
     def _answer(self, method: Method, prompt: Sequence[int], params: DecodingParams) -> Answer:
         with no_garbage_collection():
-            self._cpu.start()
+            self._watch.start()
             generation, error = None, None
             try:
                 generation = _checked(method.generate(prompt, params))
@@ -179,7 +181,7 @@ class Runner:
                 error = str(problem)
             except Exception as problem:  # noqa: BLE001 - any method may be a plug-in; its failure is a row, not the run's end
                 error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
-            reading = self._cpu.stop()
+            reading = self._watch.stop()
         return Answer(generation, error, reading)
 
     def _row(

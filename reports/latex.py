@@ -19,6 +19,7 @@ _TEXT = {
     "≠": r"$\neq$",
     "÷": r"$\div$",
     "·": r"$\cdot$",
+    "°": r"$^\circ$",
     "–": "--",
     "[": "{[}",  # at the start of a line it would be an argument of the line break before it
 }

@@ -15,6 +15,7 @@ from tabulate import SEPARATING_LINE, tabulate
 from harness.errors import UserError
 from reports.cells import LEGEND, WIDE_LEGEND, blocks, ranking_text
 from reports.contrasts import Contrast, contrast_methods
+from reports.gpu import GPU_LEGEND, GpuLine, gpu_blocks, gpu_lines
 from reports.latex import latex_paragraph, latex_table
 from reports.lines import Line, comparisons, summarise
 from reports.manifest import RunFacts, read_facts
@@ -56,46 +57,47 @@ def render_report(run: Path, format: str) -> str:
         except UserError as error:
             raise UserError(f"{run}: {error}") from error
         contrasts = contrast_methods(compared, facts)
-    return FORMATS[format](lines, contrasts, facts)
+        gpus = gpu_lines(tallies, compared, facts)
+    return FORMATS[format](lines, contrasts, gpus, facts)
 
 
-def to_table(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
+def to_table(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
     return _sections(
         "\n".join(facts.sources),
         *(
             "\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes])
-            for block in blocks(lines, contrasts)
+            for block in (*blocks(lines, contrasts), *gpu_blocks(gpus))
         ),
         *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(lines)),
         "\n".join(LEGEND),
     )
 
 
-def to_markdown(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
+def to_markdown(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
     """Return GitHub tables."""
     return _sections(
         "\n".join(f"- {source}" for source in facts.sources),
         *(
             _sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes)
-            for block in blocks(lines, contrasts)
+            for block in (*blocks(lines, contrasts), *gpu_blocks(gpus))
         ),
         *(ranking_text(ranking) for ranking in rank_methods(lines)),
         "\n".join(f"- {text}" for text in LEGEND),
     )
 
 
-def to_latex(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
+def to_latex(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
     """Return LaTeX tables for the package booktabs; the legend stands in comments."""
     return _sections(
         "\n".join(f"% {text}" for text in (*facts.sources, *LEGEND, *WIDE_LEGEND)),
-        *(latex_table(block) for block in blocks(lines, contrasts, wide=True)),
+        *(latex_table(block) for block in (*blocks(lines, contrasts, wide=True), *gpu_blocks(gpus))),
         *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(lines)),
     )
 
 
-def to_csv(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
-    """Return one flat table, one line a clock, pair, task and method, without factors and contrasts."""
+def to_csv(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
+    """Return one flat table, one line a clock, pair, task and method, without factors, contrasts and GPUs."""
     text = io.StringIO()
     columns = [field.name for field in fields(Line) if field.name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
@@ -110,7 +112,7 @@ def _flat(line: Line) -> dict[str, str]:
     return {"notes": "; ".join(line.notes), "call_rates": rates}
 
 
-def to_json(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFacts) -> str:
+def to_json(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
     """Return the lines as strict JSON; missing values are null."""
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -118,13 +120,14 @@ def to_json(lines: Sequence[Line], contrasts: Sequence[Contrast], facts: RunFact
         "sources": facts.sources,
         "lines": [asdict(line) for line in lines],
         "contrasts": [asdict(contrast) for contrast in contrasts],
+        "gpus": [asdict(line) for line in gpus],
         "rankings": [asdict(ranking) for ranking in rank_methods(lines)],
-        "legend": [*LEGEND, *WIDE_LEGEND],
+        "legend": [*LEGEND, *WIDE_LEGEND, *(GPU_LEGEND if gpus else [])],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-FORMATS: dict[str, Callable[[Sequence[Line], Sequence[Contrast], RunFacts], str]] = {
+FORMATS: dict[str, Callable[[Sequence[Line], Sequence[Contrast], Sequence[GpuLine], RunFacts], str]] = {
     "table": to_table,
     "markdown": to_markdown,
     "latex": to_latex,

@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.results import Row, Spans, Verdict, last_attempts, read_rows
 from reports.contradictions import BASELINE, NOT_IDENTICAL, contradiction
+from reports.gpu_use import GpuUse, gpu_use
 
 Retime = Callable[[Row], Row]
 """Gives a row the times and the clock of another source; a report's label derives from that clock."""
@@ -67,6 +68,8 @@ class Tally:
     spans: Spans | None
     flaw: str | None
     """Why an answered row gives no rate: it has none, or contradicts itself."""
+    gpu: GpuUse | None
+    """What the GPUs did meanwhile; null where none was watched."""
 
     @property
     def is_rated(self) -> bool:
@@ -105,6 +108,7 @@ def tally(row: Row) -> Tally:
         decode_forwards=row.decode_forwards,
         spans=row.spans,
         flaw=_flaw(row) if row.status == "ok" else None,
+        gpu=gpu_use(row),
     )
 
 

@@ -1,6 +1,11 @@
 """Shared fixtures: tiny random models, methods over them, and Hugging Face's own answers."""
 
+import ctypes
+import os
+import shutil
+import subprocess
 from functools import cache
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -228,3 +233,73 @@ def profile():
             other_ms=0.1,
         ),
     )
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory):
+    """Compile the small libnvidia-ml of `fake_nvml.c`; return its file."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc or gcc): the small libnvidia-ml that tests read cannot be built")
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    source = Path(__file__).with_name("fake_nvml.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source], check=True)
+    return library
+
+
+class FakeNvml:
+    """What the small libnvidia-ml answers; every value in the unit of NVML's own."""
+
+    UUIDS = (
+        "aaaaaaaa-0000-0000-0000-000000000000",
+        "bbbbbbbb-1111-1111-1111-111111111111",
+        "cccccccc-2222-2222-2222-222222222222",
+    )
+    SENSORS = (
+        "energy_mj", "instant_mw", "power_mw", "sm_mhz", "memory_mhz", "celsius", "busy_pct", "memory_b", "reasons",
+        "old_reasons", "processes", "name", "uuid", "limit_mw",
+    )  # fmt: skip
+
+    def __init__(self, library):
+        self.library = library
+        self.alive = True
+        library.fake_reset()
+        for device in range(len(self.UUIDS)):
+            self.processes(device, os.getpid())
+
+    def plant(self, device=0, **values):
+        for sensor, value in values.items():
+            self.library.fake_plant(device, self.SENSORS.index(sensor), ctypes.c_ulonglong(value))
+
+    def fail(self, code, *sensors, device=0):
+        """Let sensors answer an error, all where none is named; 0 mends them."""
+        for sensor in sensors or self.SENSORS:
+            self.library.fake_fail(device, self.SENSORS.index(sensor), code)
+
+    def processes(self, device, *pids):
+        self.library.fake_processes(device, len(pids), (ctypes.c_uint * len(pids))(*pids))
+
+    def driver(self, code):
+        """Let every call answer an error; 0 brings the driver back."""
+        self.alive = not code
+        self.library.fake_driver(code)
+
+    def hang(self, whether):
+        self.library.fake_hang(int(whether))
+
+    @property
+    def calls(self):
+        return self.library.fake_calls()
+
+
+@pytest.fixture
+def nvml(nvml_library, monkeypatch):
+    """Put the small libnvidia-ml under the real pynvml, for one test; return what plants its answers."""
+    import pynvml
+
+    library = ctypes.CDLL(str(nvml_library))
+    monkeypatch.setattr(pynvml, "nvmlLib", library)  # pynvml loads none where it has one
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    fake = FakeNvml(library)
+    yield fake
+    fake.hang(False)

@@ -14,11 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import nnls
 
-from hardware_profiles.cpu import CpuWatch
 from hardware_profiles.curve import Curve
 from hardware_profiles.profile import Costs, CurveError, Profile
+from hardware_profiles.watch import Watch
 from harness.errors import UserError
 from harness.flags import Bar
+from harness.gpus import gpu_uuids
 from harness.loading import LoadedPair
 from harness.prompts import conversation, prompt_ids
 from harness.provenance import machine, versions
@@ -77,7 +78,8 @@ class Profiler:
             name: of the profile.
             bar: shows how far it is.
         """
-        watch = CpuWatch()
+        gpus = gpu_uuids(self._loaded.models)
+        watch = Watch(gpus)
         watch.start()
         forwards: defaultdict[Point, list[float]] = defaultdict(list)
         prefills: defaultdict[Point, list[float]] = defaultdict(list)
@@ -109,7 +111,7 @@ class Profiler:
             prefill={role: _prefill_curve(prefills, role) for role in self._models},
             errors={role: _error(curves[role], forwards, role) for role in self._models},
             costs=Costs(**dict.fromkeys(Costs.model_fields, 0.0)),
-            measured_with={"machine": machine(), "versions": versions(), "repeats": self._repeats},
+            measured_with={"machine": machine(gpus), "versions": versions(), "repeats": self._repeats},
         )
         costs = self._costs(profile, bar)
         reading = watch.stop()

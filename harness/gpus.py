@@ -1,0 +1,30 @@
+"""Which GPUs a run uses."""
+
+from __future__ import annotations
+
+import torch
+
+from methods.method import Models
+
+
+def gpu_uuids(models: Models) -> list[str]:
+    """Return the UUIDs, without prefix, of the CUDA devices that a pair computes on; none on a CPU.
+
+    These are the devices that hold weights, and all of a model that was laid out over several when it was loaded.
+    """
+    return [_uuid(index) for index in sorted(_indices(models))]
+
+
+def _indices(models: Models) -> set[int]:
+    found: set[int] = set()
+    for wrapped in (models.target, models.middle, models.small):
+        if wrapped is not None:
+            devices = {parameter.device for parameter in wrapped.model.parameters()}
+            found |= {device.index or 0 for device in devices if device.type == "cuda"}
+            layout = getattr(wrapped.model, "hf_device_map", None) or {}
+            found |= {place for place in layout.values() if isinstance(place, int)}  # offloaded weights compute there
+    return found
+
+
+def _uuid(index: int) -> str:
+    return str(torch.cuda.get_device_properties(index).uuid)

@@ -1,0 +1,180 @@
+"""Energy and state of the GPUs by method: joules per committed token, and what the devices did meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean, median
+
+from reports.cells import Block, number
+from reports.gpu_use import GpuUse
+from reports.lines import Comparisons, by_clock_and_pair, method_place, timing_label
+from reports.manifest import RunFacts
+from reports.pairing import BASELINE, Answers, Pairing
+from reports.statistics import bootstrap_interval, geometric_mean
+from reports.tally import Tally
+
+GPU_HEADERS = (
+    "method",
+    "J/token [95% CI]",
+    "saving [95% CI]",
+    "counter",
+    "W",
+    "MHz",
+    "°C",
+    "slowed",
+    "shared",
+    "lack",
+    "n",
+)
+GPU_LEGEND = (
+    "J/token: joules of whole boards, idle share and prefill included, per committed token; geometric mean of prompts.",
+    f"saving: J/token of {BASELINE} ÷ the method's. counter: answers whose joules are from energy counters / all with.",
+    "W: median of mean power. MHz: lowest clock. °C: highest temperature. slowed: answers timed while a GPU was",
+    "throttled. shared: while another process computed on one. lack: answers without joules.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLine:
+    """One method over all tasks of one clock and pair. Intervals are 95% bootstrap intervals, null below 2 prompts."""
+
+    clock: str
+    """The rows' clock."""
+    timing: str
+    """`measured`, or `modelled (<clock>)`."""
+    pair: str
+    """Name of the model pair."""
+    method: str
+    """Name of the method."""
+    n: int
+    """Prompts compared: the method's answers and the baseline's of the same block have joules."""
+    joules_per_token: float | None
+    """Geometric mean over prompts: joules of the boards over the whole answer ÷ committed tokens."""
+    ci_low: float | None
+    """Lower end of its interval."""
+    ci_high: float | None
+    """Upper end."""
+    saving: float | None
+    """Geometric mean over prompts of the baseline's joules per token ÷ the method's: above 1 needs less."""
+    saving_low: float | None
+    """Lower end of its interval; null for the baseline."""
+    saving_high: float | None
+    """Upper end."""
+    counted: int
+    """Answered rows whose joules come from energy counters alone."""
+    integrated: int
+    """Answered rows whose joules come from power samples, in part at least."""
+    lacking: int
+    """Answered rows without joules."""
+    watts: float | None
+    """Median over answered rows of the mean power."""
+    sm_mhz: float | None
+    """Lowest clock of the multiprocessors in any answered row."""
+    celsius: float | None
+    """Highest temperature in any answered row."""
+    throttled: int
+    """Answered rows timed while a GPU was slowed down."""
+    shared: int
+    """Answered rows timed while another process computed on a GPU."""
+
+
+def gpu_lines(rows: Sequence[Tally], compared: Comparisons, facts: RunFacts) -> list[GpuLine]:
+    """Return a line a method for each clock and pair whose rows carry telemetry of GPUs.
+
+    Args:
+        rows: the last attempts.
+        compared: what each method did to each prompt.
+        facts: the order of the methods.
+    """
+    lines = []
+    for key, group in by_clock_and_pair(rows).items():
+        if any(row.gpu is not None for row in group):
+            for method in sorted({row.method for row in group}, key=lambda name: method_place(name, facts)):
+                answered = [row for row in group if row.method == method and row.answered]
+                lines.append(_line(key, method, answered, [pairing for pairing, _ in compared[key].get(method, [])]))
+    return lines
+
+
+def gpu_blocks(lines: Sequence[GpuLine]) -> Iterable[Block]:
+    """Yield a table a clock and pair."""
+    for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
+        body = [_cells(line) for line in of_pair]
+        yield Block(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_HEADERS, body, list(GPU_LEGEND))
+
+
+def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: list[Pairing]) -> GpuLine:
+    costs: defaultdict[str, list[float]] = defaultdict(list)
+    savings: defaultdict[str, list[float]] = defaultdict(list)
+    for pairing in pairings:
+        both = [(_log_cost(b), _log_cost(m)) for b, m in zip(pairing.baseline, pairing.method, strict=True)]
+        known = [(b, m) for b, m in both if b is not None and m is not None]
+        if known:
+            costs[pairing.prompt[0]].append(fmean(m for _, m in known))
+            savings[pairing.prompt[0]].append(fmean(b - m for b, m in known))
+    low, high = bootstrap_interval(costs) or (None, None)
+    saving_low, saving_high = (None if method == BASELINE else bootstrap_interval(savings)) or (None, None)
+    uses = [row.gpu for row in answered if row.gpu is not None]
+    counted = sum(use.counted for use in uses)
+    integrated = sum(use.joules is not None for use in uses) - counted
+    return GpuLine(
+        clock=key[0],
+        timing=timing_label(key[0]),
+        pair=key[1],
+        method=method,
+        n=sum(map(len, costs.values())),
+        joules_per_token=_mean(costs),
+        ci_low=low,
+        ci_high=high,
+        saving=_mean(savings),
+        saving_low=saving_low,
+        saving_high=saving_high,
+        counted=counted,
+        integrated=integrated,
+        lacking=len(answered) - counted - integrated,
+        watts=_over(uses, "watts", median),
+        sm_mhz=_over(uses, "sm_mhz", min),
+        celsius=_over(uses, "celsius", max),
+        throttled=sum(use.throttled for use in uses),
+        shared=sum(use.shared for use in uses),
+    )
+
+
+def _log_cost(answers: Answers) -> float | None:
+    """Return the logarithm of a conversation's joules per committed token, None where a turn has no joules."""
+    joules = [row.gpu.joules for row in answers.turns if row.gpu is not None and row.gpu.joules is not None]
+    return math.log(math.fsum(joules) / answers.committed) if len(joules) == len(answers.turns) else None
+
+
+def _mean(by_task: dict[str, list[float]]) -> float | None:
+    logs = [log for of_task in by_task.values() for log in of_task]
+    return geometric_mean(logs) if logs else None
+
+
+def _over(uses: Sequence[GpuUse], name: str, reduce: Callable[[list[float]], float]) -> float | None:
+    values = [value for use in uses if (value := getattr(use, name)) is not None]
+    return reduce(values) if values else None
+
+
+def _cells(line: GpuLine) -> list[str]:
+    return [
+        line.method,
+        _with_interval(line.joules_per_token, line.ci_low, line.ci_high, ".3g"),
+        _with_interval(line.saving, line.saving_low, line.saving_high, ".2f"),
+        f"{line.counted}/{line.counted + line.integrated}",
+        number(line.watts, ".0f"),
+        number(line.sm_mhz, ".0f"),
+        number(line.celsius, ".0f"),
+        str(line.throttled),
+        str(line.shared),
+        str(line.lacking),
+        str(line.n),
+    ]
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None, spec: str) -> str:
+    text = number(value, spec)
+    return text if low is None or high is None else f"{text} [{low:{spec}}, {high:{spec}}]"

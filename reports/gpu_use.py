@@ -1,0 +1,67 @@
+"""What one row says of the GPUs it was timed on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.results import Row
+
+THROTTLED_MARK = "gpu-throttled"  # as `hardware_profiles.gpu` writes them; reports read rows alone
+CONTENTION_MARK = "gpu-contention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """A row's telemetry, all GPUs together; null where the row does not tell."""
+
+    joules: float | None
+    """Energy of the whole boards over the whole answer, prefill included."""
+    counted: bool
+    """Whether energy counters alone told them; else power samples, in part at least."""
+    watts: float | None
+    """Mean power, added up."""
+    sm_mhz: float | None
+    """Lowest clock of the multiprocessors of any GPU."""
+    celsius: float | None
+    """Highest temperature of any GPU."""
+    throttled: bool
+    """Whether a GPU was slowed down meanwhile."""
+    shared: bool
+    """Whether another process computed on one."""
+
+
+def gpu_use(row: Row) -> GpuUse | None:
+    """Return what a row says of GPUs, null where nobody watched one; values of another shape are passed over."""
+    gpus = row.telemetry.get("gpus")
+    if not isinstance(gpus, list):
+        return None
+    known = [one for one in gpus if isinstance(one, dict)]
+    joules = _positive(row.telemetry.get("gpu_joules"))
+    watts = [_positive(one.get("watts")) for one in known]
+    clocks = (one.get("sm_mhz") for one in known)
+    return GpuUse(
+        joules=joules,
+        counted=joules is not None and row.telemetry.get("gpu_joules_from") == "counter",
+        watts=_total(watts),
+        sm_mhz=min(_some(_positive(one.get("min")) for one in clocks if isinstance(one, dict)), default=None),
+        celsius=max(_some(_positive(one.get("celsius")) for one in known), default=None),
+        throttled=THROTTLED_MARK in row.marks,
+        shared=CONTENTION_MARK in row.marks,
+    )
+
+
+def _positive(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0.0 < value < math.inf else None
+
+
+def _some(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _total(values: list[float | None]) -> float | None:
+    known = _some(values)
+    return math.fsum(known) if known and len(known) == len(values) else None
