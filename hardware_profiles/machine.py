@@ -70,8 +70,8 @@ class Machine(BaseModel):
             dtype=dtype,
             sources={**self.sources, **sources},
             launch_overhead_ms=self.launch_overhead_ms,
-            forwards=forwards,
-            prefill=prefill,
+            forwards=dict(forwards),
+            prefill=dict(prefill),
             costs=Costs(**{**dict.fromkeys(unknown, 0.0), **self.costs}),
             unknown=[*unknown, *([] if prefill else ["prefill"])],
         )
