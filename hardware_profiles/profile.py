@@ -171,7 +171,12 @@ def _parse(text: str, origin: str) -> Profile:
         values = read_yaml(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error
-    return parsed(Profile, values, origin)
+    profile = parsed(Profile, values, origin)
+    try:
+        profile.model_dump_json()  # manifests hold it so: a file that refers to itself cannot be
+    except ValueError as error:
+        raise UserError(f"{origin}: holds what JSON cannot ({' '.join(str(error).split())}); mend the file") from error
+    return profile
 
 
 def parsed(model: type[Model], values: Any, origin: str) -> Model:

@@ -80,8 +80,9 @@ class TreeGraft(TreeMethod):
         for role, drafter in self._neural():
             with watch.span(role):
                 drafter.commit(accepted)
-        with watch.span("scheduler"):
-            self._scheduler.end_round(sum(self._calls), len(accepted) - 1)
+        if self._middle is not None:
+            with watch.span("scheduler"):
+                self._scheduler.end_round(sum(self._calls), len(accepted) - 1)
 
     def schedule(self) -> list[int] | None:
         """Return the round's schedule, one bit for each step taken."""

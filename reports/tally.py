@@ -119,7 +119,7 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 
 def _flaw(row: Row) -> str | None:
     """Return why a row gives no rate. A run writes no row that contradicts itself; an edited file may hold one."""
-    unknown_prefill = row.prefill_s is None and row.e2e_s is None
+    unknown_prefill = row.clock != "wall" and row.prefill_s is None and row.e2e_s is None  # a profile may not tell
     if not (row.timed_tokens > 0 and _is_time(row.decode_s) and (unknown_prefill or _is_time(row.e2e_s))):
         return NO_RATE
     assert row.decode_s is not None
@@ -137,7 +137,7 @@ def _flaw(row: Row) -> str | None:
             return "a round accepted more than was drafted"
         if not accepted <= row.timed_tokens <= accepted + len(row.rounds):
             return "the rounds do not add up to the committed tokens"
-    if row.prefill_s is None or row.prefill_s < 0.0:
+    if not unknown_prefill and (row.prefill_s is None or row.prefill_s < 0.0):
         return "prefill_s is missing or negative"
     if row.spans is not None:
         parts = astuple(row.spans)

@@ -64,6 +64,15 @@ def llama(tiny):
     return tiny()
 
 
+def _random_trees(rng, signals):
+    """The text of a LightGBM model of noise."""
+    import lightgbm
+
+    data = lightgbm.Dataset(rng.normal(size=(60, signals)), rng.normal(size=60))
+    options = {"num_leaves": 4, "min_data_in_leaf": 5, "verbose": -1, "num_threads": 1}
+    return lightgbm.train(options, data, num_boost_round=3).model_to_string()
+
+
 @pytest.fixture(scope="session")
 def random_artifact(tmp_path_factory):
     """Write a scheduler artifact of random numbers, which calls now and then; return its folder."""
@@ -97,7 +106,8 @@ def random_artifact(tmp_path_factory):
             card={},
         )
         folder = tmp_path_factory.mktemp(f"artifact-{steps}")
-        write_artifact(folder, artifact, Planner(signals=every, steps={}))
+        models = {bit: _random_trees(rng, len(every)) for bit in ("call", "skip")}
+        write_artifact(folder, artifact, Planner(signals=every, steps=dict.fromkeys(range(1, steps + 1), models)))
         return str(folder)
 
     return write

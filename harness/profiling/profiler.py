@@ -107,7 +107,7 @@ class Profiler:
             pair=self._loaded.pair.name,
             dtype=str(self._loaded.models.target.dtype).removeprefix("torch."),
             sources={"all": "treegraft profile, medians of forwards in random order"},
-            forwards={role: curve for role, curve in curves.items()},
+            forwards=dict(curves.items()),
             prefill={role: _prefill_curve(prefills, role) for role in self._models},
             errors={role: _error(curves[role], forwards, role) for role in self._models},
             costs=Costs(**dict.fromkeys(Costs.model_fields, 0.0)),

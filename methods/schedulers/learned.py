@@ -104,6 +104,8 @@ class ValuePlanner(BoundedScheduler):
 
     def wants_call(self, state: DraftState) -> bool:
         """Return whether Q(call) > Q(skip)."""
+        if state.step not in self._models:  # nothing was ever decided there
+            return False
         signals = np.array([self.reader.read(state)])
         call, skip = (np.asarray(model.predict(signals, num_threads=1)) for model in self._models[state.step])
         return bool(call[0] > skip[0])

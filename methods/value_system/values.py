@@ -26,8 +26,8 @@ ITERATIONS = 4
 TREES: dict[str, Any] = {
     "n_estimators": 60,
     "learning_rate": 0.1,
-    "num_leaves": 8,
-    "min_child_samples": 50,
+    "num_leaves": 4,
+    "min_child_samples": 200,
     "deterministic": True,
     "force_row_wise": True,
     "num_threads": 1,

@@ -157,7 +157,7 @@ def test_a_method_that_raises_is_a_failed_row_and_the_others_are_good(run, plugi
         ({"odd": "nothing"}, "odd", ["'odd'", "no subclass of Method"]),
         ({"odd": "missing"}, "odd", ["method 'odd'", "testing_plugin:missing", "does not load"]),
         ({"all_small": "Broken"}, "all-small", ["testing_plugin:Broken", "'all-small'"]),
-        ({"treegraft": "Broken"}, "treegraft", ["two methods are called 'treegraft'"]),
+        ({"csd": "Broken"}, "csd", ["claims the method name 'csd'"]),
     ],
 )
 def test_a_plug_in_that_cannot_be_used_is_refused(refused, plugin, tmp_path, points, method, words):

@@ -33,7 +33,7 @@ def test_a_middle_step_evaluates_less_than_40_percent_of_the_tree(pair, monkeypa
     from methods.catalog import load_family, resolve
     from methods.core.sampling import DecodingParams
 
-    monkeypatch.setattr(methods.treegraft, "MiddleDrafter", Counted)
+    monkeypatch.setattr(methods.treegraft.TreeGraft, "middle_drafter", Counted)
     spec = resolve("treegraft-fixed", definitions={}, pair={"budget": 7}, config={}, flags={})
     method = load_family(spec.family)(pair.models, spec.settings)
     for text in ("Write a poem about the sea.", "List three uses of salt."):

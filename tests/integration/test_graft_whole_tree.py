@@ -41,6 +41,8 @@ class WholeTree:
     def begin_round(self, context):
         self.model.prefill(known(context[self.model.length : -1]))
 
+    seen = 0
+
     def fits(self, tree):
         return True
 

@@ -269,7 +269,7 @@ def test_reports_say_when_the_middle_drafter_was_called_and_who_supplied_what_wa
     assert line["call_rates"] == [0.5, 0.0, 0.5]
     assert line["by_middle_pct"] == 25.0
     table = render_report(run, "table")
-    (shown,) = [text for text in table.split("Who drafted")[1].split("\n") if text.startswith("grafted")]
+    (shown, *_) = [text for text in table.split("Who drafted")[1].split("\n") if text.startswith("grafted")]
     assert shown.split() == ["grafted", "0.50", "0.00", "0.50", "75.0", "25.0"]
     assert "0.5000 0.0000 0.5000" in render_report(run, "csv")
 
