@@ -200,6 +200,7 @@ def check_identity(hf_tokens):
     from harness.prompts import conversation, prompt_ids
     from methods.catalog import load_family, resolve
     from methods.core.sampling import DecodingParams
+    from methods.schedulers.scheduler import Latency
 
     def check(loaded, question, names, count):
         prompt = prompt_ids(loaded.models.tokenizer, loaded.pair.template, conversation(question.turns, []))
@@ -208,7 +209,9 @@ def check_identity(hf_tokens):
         params = DecodingParams(max_new_tokens=count, eos_ids=loaded.eos_ids)
         for name in names:
             spec = resolve(name, definitions={}, pair=loaded.pair.defaults, config={}, flags={})
-            generation = load_family(spec.family)(loaded.models, spec.settings).generate(prompt, params)
+            decoder = load_family(spec.family)(loaded.models, spec.settings)
+            decoder.latency = Latency(50.0, 15.0)
+            generation = decoder.generate(prompt, params)
             assert generation.token_ids == expected, name
 
     return check

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hardware_profiles import gpu
+from hardware_profiles.profile import write_profile
 from harness import gpus
 from harness.results import read_manifest, read_rows
 from harness.run import run
@@ -111,9 +112,9 @@ def test_a_run_without_a_driver_says_so_once_in_the_manifest_and_goes_on(on_gpus
     assert "J/token" not in render_report(folder, "table")
 
 
-def test_a_profile_clock_keeps_no_telemetry_of_the_machine_that_it_ran_on(on_gpus, go, profile, monkeypatch):
-    monkeypatch.setattr("hardware_profiles.profile.get_profile", lambda name: profile)
-    rows = list(read_rows(go(clock="profile:plain")))
+def test_a_profile_clock_keeps_no_telemetry_of_the_machine_that_it_ran_on(on_gpus, go, profile, tmp_path):
+    write_profile(profile, tmp_path / "plain.yaml")
+    rows = list(read_rows(go(clock=f"profile:{tmp_path / 'plain.yaml'}")))
 
     assert all(row.telemetry == {} for row in rows)
 
