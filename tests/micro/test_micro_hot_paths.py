@@ -3,6 +3,7 @@
 Kept runs and how to compare with one: CONTRIBUTING.md, "Micro-benchmarks".
 """
 
+import itertools
 import random
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from methods.core.sampling import DecodingParams, Sampler
 from methods.core.tree import DraftTree
 from methods.core.verify import walk
+from methods.drafters.max_gram import MaxGram
 from methods.drafters.ngram import NgramDrafter, counts_estimate
 from methods.drafters.ngram_index import NgramIndex
 from methods.schedulers.scheduler import DraftState, Latency, make_scheduler
@@ -55,6 +57,18 @@ def test_indexing_the_tokens_of_a_round(benchmark, context):
     index.extend(context)
     benchmark(index.extend, context[:3])
     assert len(index.tokens) > CONTEXT
+
+
+def test_reading_a_prompt_to_copy_from(benchmark, context):
+    copier = MaxGram()
+    benchmark(copier.begin, context)
+    assert copier.propose(context[:3], 3)
+
+
+def test_copying_behind_another_draft(benchmark, context):
+    copier, drafts = MaxGram(), itertools.cycle([context[:3], context[3:6]])
+    copier.begin(context)
+    assert len(benchmark(lambda: copier.propose(next(drafts), 10))) == 10
 
 
 def test_growing_a_tree_of_50_nodes(benchmark):
