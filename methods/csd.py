@@ -83,9 +83,8 @@ class _Work:
     forwards: list[Forward]
 
     def review(self, draft: Draft, start: int) -> Draft:
-        model = self.middle.model
         with self.watch.span("middle"):
-            seen = model.length + model.pending
+            seen = self.middle.seen
             reviewed, evaluated = self.middle.review(self.tree, draft, start)
         if evaluated:
             self.forwards.append(Forward("middle", len(self.forwards) + 1, evaluated, seen))

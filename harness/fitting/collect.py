@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.config import METHOD_FLAGS
 from harness.errors import UserError
@@ -12,6 +14,7 @@ from harness.flags import Bar
 from harness.recorded import RecordedRun
 from harness.results import Row
 from methods.catalog import BASELINE, MethodSpec, resolve
+from methods.schedulers.artifact import DRAFTING_KEYS
 from methods.value_system.enumeration import Enumerator
 from methods.value_system.traces import TracedAnswer, read_traces, write_traces
 from tasks.known_eval import question_digest
@@ -54,7 +57,7 @@ class Collector:
         files = []
         with bar("answers traced", len(self.answers)) as advance:
             for row in self.answers:
-                asked = f"{row.key} {self.spec.model_dump_json()}"
+                asked = f"{row.key} {json.dumps(self.drafting, sort_keys=True)}"
                 name = f"{row.task}-{row.question_id}-{row.turn}-{row.repeat}"
                 files.append(self._folder / f"{name}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.parquet")
                 if not files[-1].exists():
@@ -77,12 +80,22 @@ class Collector:
 
     @cached_property
     def spec(self) -> MethodSpec:
-        """The method whose rounds are traced, with the pair's and the run's parameters."""
+        """The method whose rounds are traced, with the pair's and the run's parameters.
+
+        Raises:
+            UserError: its small steps are a neural model's.
+        """
         config = self._recorded.config.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
-        pair = {
-            key: value for key, value in self._recorded.pair.defaults.items() if key not in ("schedule", "artifact")
-        }
-        return resolve("treegraft-fixed", definitions={}, pair=pair, config=config, flags={})
+        pair = self._recorded.pair
+        spec = resolve("treegraft-fixed", definitions={}, pair=pair.defaults, config=config, flags={})
+        if spec.settings.small != "ngram":
+            raise UserError(f"RUN: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out")
+        return spec
+
+    @property
+    def drafting(self) -> dict[str, Any]:
+        """The settings that decide what its schedules draft; nothing that was fitted is among them."""
+        return self.spec.settings.model_dump(mode="json", include=set(DRAFTING_KEYS))
 
     @cached_property
     def _enumerator(self) -> Enumerator:

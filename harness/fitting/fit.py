@@ -17,7 +17,7 @@ from harness.latency import profile_latency, told
 from harness.provenance import versions
 from harness.recorded import RecordedRun
 from harness.retiming import CLOCK_PREFIX, profile_of
-from methods.schedulers.artifact import DRAFTING_KEYS, Artifact, write_artifact
+from methods.schedulers.artifact import Artifact, write_artifact
 from methods.schedulers.scheduler import Latency
 from methods.value_system.distilling import HIDDEN
 from methods.value_system.values import FOLDS, ITERATIONS, TREES, fit_values
@@ -56,7 +56,7 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
     artifact = Artifact(
         pair=recorded.pair.name,
         clock=f"{CLOCK_PREFIX}{profile.name}",
-        drafting=drafting.model_dump(mode="json", include=set(DRAFTING_KEYS)),
+        drafting=collector.drafting,
         latency=(latency.target_ms, latency.middle_ms),
         rate=values.rate,
         call_gain=call_gain(rounds),

@@ -44,7 +44,7 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
     collector = Collector(recorded, Path(settings.traces) if settings.traces else run / "traces")
     drafting = collector.spec.settings
     rounds = timed_rounds(collector.collect(bar), profile, latency, drafting)
-    policies = _policies(rounds, settings.artifact or recorded.pair.defaults.get("artifact"), drafting)
+    policies = _policies(rounds, settings.artifact or drafting.artifact, drafting)
     tasks = [str(task) for task in np.unique(rounds.tasks)]
     lines = []
     for task in [*tasks, OVERALL]:

@@ -100,12 +100,8 @@ class SharedMiddle(MiddleDrafter):
         self._own.take(nodes)
         return len(nodes) + (self._own.unseen if first else 0)
 
-    def commit(self, accepted: Sequence[int]) -> None:
-        """Drop what was evaluated: `see` says what is committed."""
-        self.model.commit([])
-
     def see(self, context: Sequence[int]) -> None:
-        """Take the committed tokens before the last one into the cache, where they fit."""
+        """Drop what the round evaluated; take the committed tokens before the last one into the cache, if they fit."""
         self.model.commit([])
         if len(context) <= self.model.max_positions:
             self.model.prefill(self._known(context[self.model.length : -1]))

@@ -18,8 +18,19 @@ from methods.settings import Settings
 SCHEDULER_FILE = "scheduler.json"
 PLANNER_FILE = "planner.json"
 
-DRAFTING_KEYS = ("steps", "width", "budget", "exhaustion", "estimate", "longest_match", "look_back", "reselect")
-"""The settings that traces were drafted with."""
+DRAFTING_KEYS = (
+    "steps",
+    "width",
+    "budget",
+    "exhaustion",
+    "estimate",
+    "longest_match",
+    "look_back",
+    "reselect",
+    "non_destructive",
+    "raise_scores",
+)
+"""The settings that decide what a schedule drafts."""
 
 
 class _Part(BaseModel):
@@ -60,7 +71,7 @@ class Artifact(_Part):
     latency: tuple[float, float]
     """T_tgt and T_mid under that clock, in milliseconds."""
     rate: float = Field(gt=0)
-    """Committed tokens a verification's time, that the fitted policy reached: the price of time in the values."""
+    """Committed tokens a verification's time that the fitted values reached on prompts that they had not seen."""
     call_gain: float
     """Extra tokens that a call brings on the traces: h of the latency-normalized heuristic."""
     variants: dict[str, Network] = Field(min_length=1)

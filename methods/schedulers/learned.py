@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Margin:
-    """Evaluates a network: how much more a call is worth than none, in tokens.
+    """Evaluates a network: how much time a call saves over none, in verifications.
 
     Args:
         network: as the artifact holds it.

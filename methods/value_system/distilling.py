@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from methods.schedulers.artifact import Network, Planner
-from methods.value_system.rounds import Bools, Floats, Rounds
+from methods.value_system.rounds import Floats, Rounds
 from methods.value_system.values import FOLDS, fold_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def distil(rounds: Rounds, margins: Floats, seed: int) -> Network:
         margins: Q(call) - Q(skip), [rounds, 2^D].
         seed: of weights and batches.
     """
-    seen, target = _lessons(rounds, margins, np.ones(len(rounds), dtype=np.bool_))
+    seen, target = _lessons(rounds, margins)
     kept = np.flatnonzero(seen.std(axis=0) > _LEAST_SPREAD)
     mean, spread = seen[:, kept].mean(axis=0), seen[:, kept].std(axis=0)
     model = _fitted((seen[:, kept] - mean) / spread, target, seed)
@@ -90,9 +90,9 @@ def planner_margins(planner: Planner, rounds: Rounds) -> Floats:
     return found
 
 
-def _lessons(rounds: Rounds, margins: Floats, chosen: Bools) -> tuple[Floats, Floats]:
+def _lessons(rounds: Rounds, margins: Floats) -> tuple[Floats, Floats]:
     """Return signals [states, signals] and margins [states] of every state that has one."""
-    states = [(state, chosen & ~np.isnan(margins[:, state])) for state in range(1, 2**rounds.steps)]
+    states = [(state, ~np.isnan(margins[:, state])) for state in range(1, 2**rounds.steps)]
     seen = np.concatenate([rounds.signals[rows, state] for state, rows in states])
     return seen, np.concatenate([margins[rows, state] for state, rows in states])
 

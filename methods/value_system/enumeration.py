@@ -74,15 +74,16 @@ class Enumerator(TreeGraft):
             token_ids: the target's greedy answer to it.
             max_new_tokens: what it was decoded with.
         """
-        capacity = len(prompt_ids) + max_new_tokens + self.settings.budget + 1
+        capacity = self._capacity(prompt_ids, max_new_tokens)
         self.models.target.begin(capacity)
         self.begin(prompt_ids, capacity)
+        assert self._lookup is not None  # a neural small drafter has none, and is refused where runs are traced
         context = list(prompt_ids)
         for done, token in enumerate(token_ids[:-1]):
             yield self._traced(context, token_ids[done:], max_new_tokens - done)
             self._shared().see(context)
             context.append(token)
-            self.advance([token], [], _UNTIMED)
+            self._lookup.advance([token])
 
     @property
     def round_rows(self) -> int:

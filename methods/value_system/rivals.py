@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from methods.value_system.rounds import Floats, Rounds, Schedules, always
+from methods.value_system.rounds import Rounds, Schedules, always
 from methods.value_system.values import FOLDS, fold_of
 
 _ARMS = 4
@@ -66,7 +66,7 @@ class Rule:
         """Return the fastest such rule on some rounds."""
         rules = [rule for step in range(1, rounds.steps + 1) for rule in cls._of_step(rounds, step)]
         rates = np.concatenate(
-            [_rates(rounds, np.stack([rule.schedules(rounds) for rule in part], axis=1)) for part in _chunks(rules)]
+            [rounds.rates_of(np.stack([rule.schedules(rounds) for rule in part], axis=1)) for part in _chunks(rules)]
         )
         return rules[int(rates.argmax())]
 
@@ -94,13 +94,6 @@ class Rule:
 
 def _chunks(rules: list[Rule], size: int = 200) -> list[list[Rule]]:
     return [rules[start : start + size] for start in range(0, len(rules), size)]
-
-
-def _rates(rounds: Rounds, schedules: Schedules) -> Floats:
-    """Return the rates of several policies, [policies]."""
-    first = np.append(True, rounds.left[:-1] == 1)
-    rates: Floats = rounds.left[first].sum() / rounds.time_to_go(schedules)[first].sum(axis=0)
-    return rates
 
 
 def _bandit(train: Rounds, held: Rounds) -> Schedules:

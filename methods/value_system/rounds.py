@@ -140,23 +140,22 @@ class Rounds:
             first = end + 1
         return found
 
-    def rate(self, schedules: NDArray[np.int64]) -> float:
+    def rate(self, schedules: Schedules) -> float:
         """Return committed tokens a verification's time along a policy's own path: a ratio of sums."""
-        first = self._first()
-        return float(self.left[first].sum() / self.time_to_go(schedules)[first].sum())
+        return float(self.rates_of(schedules[:, None])[0])
+
+    def rates_of(self, schedules: NDArray[np.int64]) -> Floats:
+        """Return the rate of each of several policies, [policies], given their schedules, [rounds, policies]."""
+        first = np.append(True, self.left[:-1] == 1)
+        rates: Floats = self.left[first].sum() / self.time_to_go(schedules)[first].sum(axis=0)
+        return rates
 
     def rates(self) -> Floats:
         """Return the rate of every schedule taken always, [2^(D+1)]; NaN for states."""
         columns = np.array(self.schedules)
-        first = self._first()
-        time = self.time_to_go(np.broadcast_to(columns, (len(self), len(columns))))
         found = np.full(2 ** (self.steps + 1), np.nan)
-        found[columns] = self.left[first].sum() / time[first].sum(axis=0)
+        found[columns] = self.rates_of(np.broadcast_to(columns, (len(self), len(columns))))
         return found
-
-    def _first(self) -> Bools:
-        """Return which places begin an answer."""
-        return np.append(True, self.left[:-1] == 1)
 
     def _from_the_end(self) -> Iterator[NDArray[np.int64]]:
         """Yield the places with one token left, then those with two, and so on."""

@@ -103,3 +103,20 @@ def echo():
         return twin
 
     return make
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Every forward of every model: model, tokens, depths, visibility, rows before it, its last position."""
+    from methods.core.model import TreeModel
+
+    made = []
+    evaluate = TreeModel.evaluate
+
+    def record(self, tokens, depths, visible):
+        rows, last = self.length + self.pending, self.length + max(depths)
+        made.append((self, list(tokens), list(depths), visible.tolist(), rows, last))
+        return evaluate(self, tokens, depths, visible)
+
+    monkeypatch.setattr(TreeModel, "evaluate", record)
+    return made

@@ -6,7 +6,6 @@ import random
 import pytest
 
 from methods.core import model as core_model
-from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.tree import DraftTree
 from methods.csd import CascadeDrafting
@@ -40,21 +39,6 @@ def build(target, method, echo):
         return method("csd", target, middle=drafter, options=options)
 
     return build
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Every forward of every model: model, tokens, depths, visibility, rows before it, its last position."""
-    made = []
-    evaluate = TreeModel.evaluate
-
-    def record(self, tokens, depths, visible):
-        rows, last = self.length + self.pending, self.length + max(depths)
-        made.append((self, list(tokens), list(depths), visible.tolist(), rows, last))
-        return evaluate(self, tokens, depths, visible)
-
-    monkeypatch.setattr(TreeModel, "evaluate", record)
-    return made
 
 
 def check_record(decoder, prompt, params, generation, made):

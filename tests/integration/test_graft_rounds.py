@@ -45,20 +45,6 @@ def build(pair, method):
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    """Every forward of every model: model, tokens, rows before it."""
-    made = []
-    evaluate = TreeModel.evaluate
-
-    def record(self, tokens, depths, visible):
-        made.append((self, len(tokens), self.length + self.pending))
-        return evaluate(self, tokens, depths, visible)
-
-    monkeypatch.setattr(TreeModel, "evaluate", record)
-    return made
-
-
-@pytest.fixture
 def sizes(monkeypatch):
     """The nodes held by each drafted tree before it is pruned."""
     held = []
@@ -80,7 +66,7 @@ def check_record(decoder, prompt, generation, made):
     recorded = [forward for record in generation.rounds for forward in record.forwards]
     look_up = [forward for forward in recorded if forward.role == "small" and settings.small == "ngram"]
     evaluated = [(forward.role, forward.tokens, forward.context) for forward in recorded if forward not in look_up]
-    assert evaluated == [(roles[model], tokens, rows) for model, tokens, rows in made]
+    assert evaluated == [(roles[model], len(tokens), rows) for model, tokens, _, _, rows, _ in made]
     done = 0
     for record in generation.rounds:
         *drafting, verify = record.forwards
@@ -158,7 +144,7 @@ def test_a_middle_evaluates_far_less_than_the_trees_it_grows(build, calls, name)
     for prompt in PROMPTS:
         decoder.generate(prompt, GREEDY)
 
-    evaluated = sum(tokens for model, tokens, _ in calls if model is decoder.models.middle)
+    evaluated = sum(len(tokens) for model, tokens, *_ in calls if model is decoder.models.middle)
     assert evaluated < 0.5 * sum(whole)
 
 
