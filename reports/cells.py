@@ -38,7 +38,7 @@ LEGEND = (
     "total: the same of times and tokens summed first. e2e: the same as speedup, prefill included.",
     "A: accepted draft tokens per round. τ: committed tokens per round. "
     "tok/s: median over prompts, under the rows' clock.",
-    "p: paired sign-flip test (over 2,000 prompts: t-test), in brackets Holm-adjusted over lines of the same clock.",
+    "p: paired sign-flip test, in brackets Holm-adjusted over lines of one clock. Over 2,000 prompts: Student's t.",
     "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
     "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared (/ asked, where some are left out).",
     "small, middle: drafting. verify: target forward, draws, commit. Outside peers show no rounds: τ is per forward.",

@@ -111,6 +111,15 @@ def test_strata_make_the_interval_narrower_than_pooling_tasks_that_differ():
     assert (high - low) < (pooled_high - pooled_low) / 3
 
 
+def test_the_t_interval_beyond_2000_prompts_is_what_resampling_says(monkeypatch):
+    rng = np.random.default_rng(9)
+    strata = {"a": list(rng.normal(0.1, 0.2, 1500)), "b": list(rng.normal(0.9, 0.4, 700))}
+    by_t = bootstrap_interval(strata)
+    monkeypatch.setattr("reports.statistics.MANY_PROMPTS", 10_000)
+    assert by_t == pytest.approx(bootstrap_interval(strata), abs=0.03 * (by_t[1] - by_t[0]))
+    assert by_t[0] < math.exp(np.mean(strata["a"] + strata["b"])) < by_t[1]
+
+
 def test_the_interval_covers_the_truth_at_about_its_level(monkeypatch):
     # 300 draws of 40 prompts: 95% ± 1.3% Monte-Carlo error (1 s.d.), percentile slightly narrow
     monkeypatch.setattr("reports.statistics.RESAMPLES", 499)
