@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from hardware_profiles.roofline import Architecture, known_architectures
 from harness.dequantise import quiet_transformers
@@ -48,53 +48,51 @@ def random_pair(pair: Pair, *, dtype: str, device: str, seed: int = 0, trust_rem
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(seed)
         for role, source in sources.items():
-            if source is not None:
-                where = f"pair {pair.name}: {role}"
-                models[role], origin = _made(source, pair, where, dtype, place, models.get("target"), trust_remote_code)
-                origins[role] = {"origin": f"random, its shape from {origin}"}
+            if source is None:
+                continue
+            where = f"pair {pair.name}: {role}"
+            if source.is_derived:
+                models[role], origin = _derived(source, models["target"], where)
+            else:
+                models[role], origin = _made(source, pair, where, DTYPES[dtype], place, trust_remote_code)
+            origins[role] = {"origin": f"random, its shape from {origin}"}
     wrapped = {role: TreeModel(ready(model, place)) for role, model in models.items()}
     no_middle = f"pair {pair.name}: {pair.no_middle}"
     both = Models(wrapped["target"], None, middle=wrapped.get("middle"), no_middle=no_middle)
     return LoadedPair(pair, both, frozenset(), origins)
 
 
-def _made(
-    source: ModelSource,
-    pair: Pair,
-    where: str,
-    dtype: str,
-    place: torch.device,
-    target: PreTrainedModel | None,
-    trust_remote_code: bool,
-) -> tuple[PreTrainedModel, str]:
-    """Return a model, and where its shape is from."""
+def _derived(source: ModelSource, target: PreTrainedModel, where: str) -> tuple[PreTrainedModel, str]:
+    """Return a drafter that is made of its target, and where its shape is from."""
     if source.target_layers is not None:
-        assert target is not None  # only drafters are made of a target
-        return sharing_layers(target, source.target_layers, f"{where}.target_layers"), "layers of the target"
-    if source.distilled is not None:
-        assert target is not None
-        return of_distilled_shape(target, distilled_folder(source.distilled)), f"the card of {source.distilled}"
+        drafter = sharing_layers(target, source.target_layers, f"{where}.target_layers")
+        return drafter, f"layers {source.target_layers} of the target"
+    return of_distilled_shape(target, distilled_folder(str(source.distilled))), f"the card of {source.distilled}"
+
+
+def _made(
+    source: ModelSource, pair: Pair, where: str, dtype: torch.dtype, place: torch.device, trust_remote_code: bool
+) -> tuple[PreTrainedModel, str]:
+    """Return a model that stands for itself, and where its shape is from."""
     if source.toy is not None:
         toy: PreTrainedModel = toy_model(source.toy.get("seed", 0))
-        torch.nn.Module.to(toy, DTYPES[dtype])
-        return toy, "the toy"
+        torch.nn.Module.to(toy, dtype)
+        return toy, f"toy {source.toy}"
     config, origin = _shape(source, pair, where, trust_remote_code)
     try:
         with quiet_transformers(), place:
             model: PreTrainedModel = AutoModelForCausalLM.from_config(
-                config, dtype=DTYPES[dtype], attn_implementation=pair.attention, trust_remote_code=trust_remote_code
+                config, dtype=dtype, attn_implementation=pair.attention, trust_remote_code=trust_remote_code
             )
     except torch.OutOfMemoryError as error:
-        raise UserError(
-            f"{where}: does not fit on {place} in {dtype}; give a larger --device or a smaller pair"
-        ) from error
+        raise UserError(f"{where}: does not fit on {place}; give a smaller pair or a larger device") from error
     except Exception as error:  # a configuration can be broken in ways that its reader does not foresee
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"{where}: cannot be made from {origin} ({reason}); mend that configuration") from error
     return model, origin
 
 
-def _shape(source: ModelSource, pair: Pair, where: str, trust_remote_code: bool) -> tuple[PretrainedConfig, str]:
+def _shape(source: ModelSource, pair: Pair, where: str, trust_remote_code: bool) -> tuple[Any, str]:
     """Return a model's configuration, and where it is from."""
     known = known_architectures().get(source.hub or source.package or "")
     if known is not None:

@@ -13,8 +13,8 @@ from tasks.sources import load_questions
 ANSWER = 64
 """Tokens of an answer."""
 
-_PROMPT = 192
-_PHRASES, _PHRASE, _BETWEEN = 6, 12, 4  # three tokens of four are in a phrase that look-up can find
+_PROMPT = 64  # with an answer no longer than the smallest context that a profile needs
+_PHRASES, _PHRASE, _BETWEEN = 3, 12, 4  # three tokens of four are in a phrase that look-up can find
 
 
 @dataclass(frozen=True, slots=True)
