@@ -114,6 +114,7 @@ def _shape(source: ModelSource, pair: Pair, where: str, trust_remote_code: bool)
 
 def _configuration(shape: Architecture) -> Any:
     """Return the configuration of a known architecture; what changes no forward's time is left at defaults."""
+    assert shape.family is not None  # every packaged one has it
     return AutoConfig.for_model(
         shape.family,
         num_hidden_layers=shape.layers,

@@ -61,4 +61,5 @@ class CudaTimeline:
 
     def ns_between(self, start: torch.cuda.Event, end: torch.cuda.Event) -> int:
         """Return the nanoseconds between two events that have passed."""
-        return round(1e6 * start.elapsed_time(end))
+        ms: float = start.elapsed_time(end)
+        return round(1e6 * ms)
