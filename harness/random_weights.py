@@ -26,7 +26,8 @@ _POSITIONS = 32_768  # as long as any profile's contexts; a model's own number c
 def random_pair(pair: Pair, *, dtype: str, device: str, seed: int = 0, trust_remote_code: bool = False) -> LoadedPair:
     """Make target and middle of a pair without their weights, tokenizer or a network.
 
-    Shapes are those of the packaged architectures, or for a local model of its own configuration.
+    Shapes are those of the packaged architectures, or for a local model of its own configuration. A small neural model
+    in the look-up drafter's place is left out, as in every profile.
 
     Args:
         pair: what to make.
