@@ -135,15 +135,8 @@ def open_devices(uuids: Sequence[str]) -> list[Device]:
     Raises:
         NvmlError: there is no library, no driver, or no such device.
     """
-    try:
-        import pynvml
-    except ImportError as error:
-        raise NvmlError("NVML: pynvml is not installed (package nvidia-ml-py)") from error
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise NvmlError(f"NVML: {error}") from error
-    return [Device(pynvml, uuid) for uuid in uuids]
+    nvml = _initialised()
+    return [Device(nvml, uuid) for uuid in uuids]
 
 
 def describe(uuids: Sequence[str]) -> dict[str, Any]:
@@ -158,9 +151,35 @@ def describe(uuids: Sequence[str]) -> dict[str, Any]:
         return {"problem": str(problem)}
 
 
+def names_and_driver() -> tuple[list[str], str]:
+    """Return the names of all devices that NVML sees, hidden from CUDA or not, and the driver's version.
+
+    Raises:
+        NvmlError: there is no library, or no driver that lives.
+    """
+    nvml = _initialised()
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        return [nvml.nvmlDeviceGetName(handle) for handle in handles], nvml.nvmlSystemGetDriverVersion()
+    except nvml.NVMLError as error:
+        raise NvmlError(f"NVML: {error}") from error
+
+
 def throttle_reasons(bits: int) -> list[str]:
     """Return the names of the bits that slow a busy device down."""
     return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
+
+
+def _initialised() -> Nvml:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NvmlError("NVML: pynvml is not installed (package nvidia-ml-py)") from error
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise NvmlError(f"NVML: {error}") from error
+    return pynvml
 
 
 def _by_uuid(nvml: Nvml, uuid: str) -> Any:

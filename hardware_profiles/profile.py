@@ -90,6 +90,9 @@ class Profile(_Part):
     """The pair whose models they are of."""
     dtype: str
     """Floating-point type of the forwards."""
+    weights: Literal["own", "random"] = "own"
+    """Whether the models that were measured had their own weights: random ones take the same time, and tell nothing of
+    what is accepted."""
     sources: dict[str, str] = Field(min_length=1)
     """Where each number comes from."""
     launch_overhead_ms: float = Field(default=0.0, ge=0, le=MOST_MS)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
+
+Family = Literal["llama", "qwen2", "qwen3"]
+"""Families of dense decoders with gated feed-forward layers, as transformers calls them."""
 
 
 class Architecture(BaseModel):
@@ -35,6 +39,8 @@ class Architecture(BaseModel):
     """Whether embedding and head are one matrix."""
     head_rows: int | None = Field(default=None, ge=1)
     """Tokens that the head knows, where it does not know the whole vocabulary."""
+    family: Family | None = None
+    """Whose class computes it; null where only its size is known."""
     source: str
     """Where the numbers are from."""
 

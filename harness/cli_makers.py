@@ -36,6 +36,8 @@ def profile_command(check: bool, **flags: Any) -> int:
         )
     if profile.measured_with["marks"]:
         click.echo(f"treegraft: disturbed ({', '.join(profile.measured_with['marks'])}); measure again alone", err=True)
+    if profile.weights == "random":
+        click.echo("its weights were random: it has the times of such forwards, and nothing of what is accepted")
     click.echo(f"{settings.out}: use it as --clock profile:{settings.out}")
     return 0
 

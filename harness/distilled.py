@@ -142,10 +142,39 @@ def distilled(target: PreTrainedModel, target_digest: str, folder: Path) -> PreT
     token_ids = _token_ids(tensors, card, len(head.weight), file)
     drafter = sharing_layers(target, card.layers, f"{folder / CARD}: layers")
     load_trained(drafter, _whole(tensors, file), target.dtype, file)
-    if len(token_ids):
-        rows = head.weight.detach()[token_ids].clone()
-        drafter.set_output_embeddings(LimitedHead(rows, token_ids, head.weight.shape[0], card.floor))
+    _limit_head(drafter, token_ids, card.floor)
     return drafter
+
+
+def of_distilled_shape(target: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """Return a drafter of a distilled one's shape over any target of the right size: layers of its own, untrained.
+
+    Args:
+        target: the target's model.
+        folder: as `write_distilled` wrote it; only the card is read.
+
+    Raises:
+        UserError: the card is missing or broken, or tells of layers or tokens that the target lacks.
+    """
+    card = read_card(folder)
+    if card.vocabulary > target.config.vocab_size:
+        raise UserError(
+            f"{folder / CARD}: vocabulary: {card.vocabulary} tokens of the target's {target.config.vocab_size}; "
+            "give its own target"
+        )
+    drafter = sharing_layers(target, card.layers, f"{folder / CARD}: layers")
+    for name in TRAINED:
+        drafter.base_model._modules[name] = copy.deepcopy(drafter.base_model.get_submodule(name))
+    _limit_head(drafter, torch.arange(card.vocabulary), card.floor)
+    return drafter
+
+
+def _limit_head(drafter: PreTrainedModel, token_ids: torch.Tensor, floor: float) -> None:
+    """Let a drafter's head know these tokens only; all where there are none."""
+    if len(token_ids):
+        whole: Any = drafter.get_output_embeddings()
+        rows = whole.weight.detach()[token_ids].clone()
+        drafter.set_output_embeddings(LimitedHead(rows, token_ids, whole.weight.shape[0], floor))
 
 
 def load_trained(model: PreTrainedModel, state: Mapping[str, torch.Tensor], dtype: torch.dtype, file: Path) -> None:

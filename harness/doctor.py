@@ -31,6 +31,7 @@ def examine() -> list[Finding]:
         _cache(),
         _load(),
         _gpu(),
+        _nvml(),
     ]
 
 
@@ -82,3 +83,16 @@ def _gpu() -> Finding:
         return Finding(False, "no CUDA device that torch sees: runs use the CPU", optional=True)
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     return Finding(True, f"CUDA: {names}")
+
+
+def _nvml() -> Finding:
+    from hardware_profiles.nvml import NvmlError, names_and_driver
+
+    without = "runs on a GPU would tell no energy, clocks or heat"
+    try:
+        names, driver = names_and_driver()
+    except NvmlError as problem:
+        return Finding(False, f"{problem}: {without}", optional=True)
+    if not names:
+        return Finding(False, f"NVML: driver {driver} shows no device: {without}", optional=True)
+    return Finding(True, f"NVML: {', '.join(names)}, driver {driver}")

@@ -15,6 +15,11 @@ def gpu_uuids(models: Models) -> list[str]:
     return [_uuid(index) for index in sorted(_indices(models))]
 
 
+def gpu_names(models: Models) -> list[str]:
+    """Return the names of the same devices, in the same order."""
+    return [torch.cuda.get_device_name(index) for index in sorted(_indices(models))]
+
+
 def _indices(models: Models) -> set[int]:
     found: set[int] = set()
     for wrapped in (models.target, models.middle, models.small):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hardware_profiles.machine import Publication, get_machine, machine_names
 from hardware_profiles.profile import Profile, Role, get_profile, profile_names
-from hardware_profiles.roofline import Architecture, known_architectures
+from hardware_profiles.roofline import Architecture, Family, known_architectures
 from harness.errors import UserError
 from harness.pair import ModelSource, Pair, get_pair
 from harness.registry import unknown_name
@@ -12,7 +14,7 @@ from harness.registry import unknown_name
 EXAMPLE = "qwen3-32b-0.6b"
 
 _DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
-_FAMILIES = ("llama", "qwen2", "qwen3")
+_FAMILIES = get_args(Family)
 
 
 def named_profile(name: str, pair: Pair | None = None) -> Profile:
@@ -102,6 +104,7 @@ def _configured(name: str, revision: str | None, where: str) -> Architecture:
         intermediate=config.intermediate_size,
         vocabulary=config.vocab_size,
         tied=config.tie_word_embeddings,
+        family=config.model_type,
         source=f"config.json of {name}",
     )
 

@@ -53,7 +53,7 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
     Raises:
         UserError: weights are missing or unusable; the line says how to get them.
     """
-    target_device = _device(device)
+    target_device = torch_device(device)
     target, tokenizer, weights = _load(pair.target, pair, dtype, trust_remote_code)
     if pair.template == "chat" and not getattr(tokenizer, "chat_template", None):
         raise UserError(
@@ -75,9 +75,9 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
         else:
             drafter, own, origins[role] = _load(source, pair, dtype, trust_remote_code)
             _check_tokens(tokenizer, own, pair, role)
-        drafters[role] = TreeModel(_ready(drafter, target_device))
+        drafters[role] = TreeModel(ready(drafter, target_device))
     models = Models(
-        target=TreeModel(_ready(target, target_device)),
+        target=TreeModel(ready(target, target_device)),
         tokenizer=tokenizer,
         middle=drafters.get("middle"),
         small=drafters.get("small"),
@@ -110,13 +110,18 @@ def default_threads() -> int:
     return min(psutil.cpu_count(logical=False) or 1, allowed_cores() or 1024)
 
 
+def set_threads(asked: Asked) -> None:
+    """Give torch the threads that settings say, by default one a physical core that it may use."""
+    torch.set_num_threads(asked.threads or default_threads())
+
+
 def load_as_asked(pair: Pair, asked: Asked) -> LoadedPair:
-    """Load a pair as settings say, and give torch their threads, by default one a physical core that it may use.
+    """Load a pair as settings say, and give torch their threads.
 
     Raises:
         UserError: see `load_pair`.
     """
-    torch.set_num_threads(asked.threads or default_threads())
+    set_threads(asked)
     return load_pair(
         pair,
         dtype=asked.dtype or pair.dtype,
@@ -153,7 +158,12 @@ def distilled_folder(name: str) -> Path:
     return packaged if packaged.is_dir() else Path(name)
 
 
-def _device(name: str) -> torch.device:
+def torch_device(name: str) -> torch.device:
+    """Return the device of a name.
+
+    Raises:
+        UserError: it is none, or this machine does not have it.
+    """
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -165,7 +175,8 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _ready(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+def ready(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+    """Return a model on its device, ready to decode."""
     if not getattr(model, "hf_device_map", None):  # else it was laid out while it was loaded
         torch.nn.Module.to(model, device)
     model.requires_grad_(False)
@@ -182,15 +193,25 @@ def _load(
         return toy, toy_tokenizer(), {"origin": f"toy {source.toy}", "sha256": tensors_digest(toy.state_dict())}
     if source.hub is not None:
         return _from_hub(source, pair, dtype, trust_remote_code)
+    folder = local_folder(source, pair)
+    model, tokenizer = _pretrained(str(folder), pair, dtype, trust_remote_code)
     if source.path is not None:
-        folder = Path(source.path)
-        if not folder.is_dir():
-            raise UserError(f"pair {pair.name}: {folder}: no such folder; give the folder of a saved model")
-        model, tokenizer = _pretrained(str(folder), pair, dtype, trust_remote_code)
         return model, tokenizer, {"origin": str(folder), "sha256": files_digest(folder)}
-    gguf = _gguf_file(source, pair)
-    model, tokenizer = _pretrained(str(dequantised(gguf)), pair, dtype, trust_remote_code)
-    return model, tokenizer, {"origin": _gguf_origin(source), "sha256": file_digest(gguf)}
+    return model, tokenizer, {"origin": _gguf_origin(source), "sha256": file_digest(_gguf_file(source, pair))}
+
+
+def local_folder(source: ModelSource, pair: Pair) -> Path:
+    """Return the folder, in Hugging Face's layout, of a model that comes as a folder or a GGUF file.
+
+    Raises:
+        UserError: it is not there, or cannot be read; the line says how to get it.
+    """
+    if source.path is None:
+        return dequantised(_gguf_file(source, pair))
+    folder = Path(source.path)
+    if not folder.is_dir():
+        raise UserError(f"pair {pair.name}: {folder}: no such folder; give the folder of a saved model")
+    return folder
 
 
 def _from_hub(

@@ -110,6 +110,22 @@ def machine(gpus: Sequence[str] = ()) -> dict[str, Any]:
     return facts
 
 
+def device_line(facts: Mapping[str, Any], gpus: Sequence[str]) -> str:
+    """Return what times were measured on, in one line: the GPUs with their driver, if any, and the host.
+
+    Args:
+        facts: as `machine` returns them.
+        gpus: names of the GPUs that computed.
+    """
+    host = f"{facts['cpu']}, {facts['threads']} threads"
+    if not gpus:
+        return host
+    watched = facts.get("nvml", {}).get("gpus", [])
+    drivers = sorted({gpu["driver"] for gpu in watched if "driver" in gpu})
+    driver = f" (driver {', '.join(drivers)})" if drivers else ""
+    return f"{', '.join(gpus)}{driver}; host {host}"
+
+
 def allowed_cores() -> int | None:
     """Return how many cores this process may use, None where the system does not tell."""
     return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None

@@ -37,14 +37,14 @@ class TreeMethod(Method):
         finish: Finish | None = None
         rounds = []
 
-        watch = Stopwatch(target.synchronise, spans=False)
+        watch = Stopwatch(target.timeline, spans=False)
         watch.start()
         capacity = self._capacity(prompt_ids, params.max_new_tokens)
         target.begin(capacity)
         prefill = self.begin(context, capacity)
         prefill_s = watch.stop()
 
-        watch = Stopwatch(target.synchronise, spans=self.spans)
+        watch = Stopwatch(target.timeline, spans=self.spans)
         watch.start()
         while finish is None:
             forwards: list[Forward] = []
@@ -124,7 +124,7 @@ class TreeMethod(Method):
     def _redrafted(
         self, context: list[int], token_ids: Sequence[int], max_new_tokens: int
     ) -> Iterator[tuple[DraftTree, Round]]:
-        watch = Stopwatch(self.models.target.synchronise, spans=False)
+        watch = Stopwatch(spans=False)
         done = 0
         while done < len(token_ids):
             forwards: list[Forward] = []

@@ -89,6 +89,7 @@ def _profile(profile: dict[str, Any], pair: str) -> Iterator[str]:
         return
     name, kind, device, whose = (str(profile.get(key, "unknown")) for key in ("name", "kind", "device", "pair"))
     acceptance = "" if whose == pair else f", with the acceptance of pair {pair}"
+    kind = f"{kind} with random weights" if profile.get("weights") == "random" else kind
     unknown = profile.get("unknown") or []
     free = f"; unknown, so charged nothing: {', '.join(map(str, unknown))}" if unknown else ""
     yield f"profile {name} ({kind}; {device}): latencies of pair {whose}{acceptance}{free}"

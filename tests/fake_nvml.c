@@ -81,6 +81,12 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, gpu_t **out) {
         if (!strcmp(uuid, gpus[i].uuid)) { *out = &gpus[i]; return SUCCESS; }
     return NOT_FOUND;
 }
+int nvmlDeviceGetCount_v2(unsigned *out) { *out = DEVICES; return driver; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, gpu_t **out) {
+    if (index >= DEVICES) return INVALID_ARGUMENT;
+    *out = &gpus[index];
+    return driver;
+}
 int nvmlDeviceGetName(gpu_t *gpu, char *out, unsigned size) { return text(gpu, NAME, gpu->name, out, size); }
 int nvmlDeviceGetUUID(gpu_t *gpu, char *out, unsigned size) { return text(gpu, UUID, gpu->uuid, out, size); }
 int nvmlDeviceGetEnforcedPowerLimit(gpu_t *gpu, unsigned *out) { return number(gpu, POWER_LIMIT, out); }

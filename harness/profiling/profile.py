@@ -15,6 +15,7 @@ from harness.flags import Bar
 from harness.pair import get_pair
 from harness.profiling.profiler import Profiler
 from harness.profiling.settings import ProfileSettings
+from harness.profiling.texts import embedded_texts, random_texts
 
 _TOLERANCE_PCT = 10.0
 _TYPES = {"bf16": "bfloat16", "fp32": "float32"}
@@ -67,6 +68,8 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
         raise UserError(f"{settings.out}: a profile of forwards in {known.dtype}; give --dtype of the same")
     now = _measured(settings, known.name, bar)
     lines, worst = [], 0.0
+    if "random" in (known.weights, now.weights):
+        lines.append(f"weights: {known.weights} in the profile, {now.weights} now; times do not depend on them")
     for role, curve in now.forwards.items():
         if role not in known.forwards:
             continue
@@ -89,4 +92,34 @@ def _measured(settings: ProfileSettings, name: str, bar: Bar) -> Profile:
     from harness.loading import load_as_asked
 
     pair = get_pair(settings.pair)
-    return Profiler(load_as_asked(pair, settings), seed=settings.seed, repeats=settings.repeats).measure(name, bar)
+    if settings.random_weights:
+        return _measured_without_weights(settings, name, bar)
+    loaded = load_as_asked(pair, settings)
+    return Profiler(loaded, embedded_texts(loaded), seed=settings.seed, repeats=settings.repeats).measure(name, bar)
+
+
+def _measured_without_weights(settings: ProfileSettings, name: str, bar: Bar) -> Profile:
+    from harness.loading import set_threads
+    from harness.random_weights import random_pair
+
+    pair = get_pair(settings.pair)
+    set_threads(settings)
+    loaded = random_pair(
+        pair,
+        dtype=settings.dtype or pair.dtype,
+        device=settings.device,
+        seed=settings.seed,
+        trust_remote_code=settings.trust_remote_code,
+    )
+    models = (loaded.models.target, loaded.models.middle)
+    texts = random_texts(min(model.vocab_size for model in models if model is not None), settings.seed)
+    profile = Profiler(loaded, texts, seed=settings.seed, repeats=settings.repeats).measure(name, bar)
+    sources = {role: facts["origin"] for role, facts in loaded.weights.items()}
+    costs = "answers along random tokens in which phrases come back; nobody measured acceptance"
+    return profile.model_copy(
+        update={
+            "about": f"shapes of {pair.name} with random weights",
+            "weights": "random",
+            "sources": {**profile.sources, **sources, "costs": costs},
+        }
+    )

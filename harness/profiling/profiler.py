@@ -19,18 +19,16 @@ from hardware_profiles.profile import Costs, CurveError, Profile
 from hardware_profiles.watch import Watch
 from harness.errors import UserError
 from harness.flags import Bar
-from harness.gpus import gpu_uuids
+from harness.gpus import gpu_names, gpu_uuids
 from harness.loading import LoadedPair
-from harness.prompts import conversation, prompt_ids
-from harness.provenance import machine, versions
+from harness.profiling.texts import ANSWER, Text
+from harness.provenance import device_line, machine, versions
 from methods.catalog import load_family, resolve
 from methods.core.generation import Generation
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.tree import DraftTree
 from methods.drafters.neural import NeuralDrafter, common_vocabulary
-from tasks.registry import get_task
-from tasks.sources import load_questions
 
 Role = Literal["target", "middle"]
 
@@ -40,7 +38,6 @@ HELD_OUT_SIZES = (3, 6, 10, 20, 40)
 HELD_OUT_CONTEXTS = (160, 500)
 REPEATS = 9
 _WIDTH = 10  # nodes whose best tokens a middle step reads
-_ANSWER = 64
 _METHODS = ("autoregressive", "all-small", "all-mid", "treegraft-fixed")
 
 
@@ -58,12 +55,14 @@ class Profiler:
 
     Args:
         loaded: the pair.
+        texts: along which the work around forwards is measured; the first one also warms up.
         seed: of the order of measurements.
         repeats: forwards a point; medians are kept.
     """
 
-    def __init__(self, loaded: LoadedPair, *, seed: int = 0, repeats: int = REPEATS) -> None:
+    def __init__(self, loaded: LoadedPair, texts: Sequence[Text], *, seed: int = 0, repeats: int = REPEATS) -> None:
         self._loaded = loaded
+        self._texts = texts
         self._random = random.Random(seed)
         self._repeats = repeats
         target, middle = loaded.models.target, loaded.models.middle
@@ -79,6 +78,7 @@ class Profiler:
             bar: shows how far it is.
         """
         gpus = gpu_uuids(self._loaded.models)
+        facts = machine(gpus)
         watch = Watch(gpus)
         watch.start()
         forwards: defaultdict[Point, list[float]] = defaultdict(list)
@@ -103,7 +103,7 @@ class Profiler:
         profile = Profile(
             name=name,
             kind="measured",
-            device=f"{machine()['cpu']}, {machine()['threads']} threads",
+            device=device_line(facts, gpu_names(self._loaded.models)),
             pair=self._loaded.pair.name,
             dtype=str(self._loaded.models.target.dtype).removeprefix("torch."),
             sources={"all": "treegraft profile, medians of forwards in random order"},
@@ -111,7 +111,7 @@ class Profiler:
             prefill={role: _prefill_curve(prefills, role) for role in self._models},
             errors={role: _error(curves[role], forwards, role) for role in self._models},
             costs=Costs(**dict.fromkeys(Costs.model_fields, 0.0)),
-            measured_with={"machine": machine(gpus), "versions": versions(), "repeats": self._repeats},
+            measured_with={"machine": facts, "versions": versions(), "repeats": self._repeats},
         )
         costs = self._costs(profile, bar)
         reading = watch.stop()
@@ -160,19 +160,16 @@ class Profiler:
         return taken
 
     def _costs(self, profile: Profile, bar: Bar) -> Costs:
-        """Return what real answers took beside their forwards."""
+        """Return what answers took beside their forwards."""
         names = [name for name in _METHODS if self._drafter or name not in ("all-mid", "treegraft-fixed")]
-        questions = load_questions(get_task("mt_bench"), data="embedded").questions[:2]
-        questions += load_questions(get_task("gsm8k"), data="embedded").questions[:2]
         answers: list[Generation] = []
-        with bar("answers", len(names) * (len(questions) + 1)) as advance:
+        with bar("answers", len(names) * (len(self._texts) + 1)) as advance:
             for name in names:
                 spec = resolve(name, definitions={}, pair=self._loaded.pair.defaults, config={}, flags={})
                 method = load_family(spec.family)(self._loaded.models, spec.settings)
-                for place, question in enumerate([questions[0], *questions]):  # the first one warms up
-                    messages = conversation(question.turns, [])
-                    prompt = prompt_ids(self._loaded.models.tokenizer, self._loaded.pair.template, messages)
-                    answer = method.generate(prompt, DecodingParams(_ANSWER, eos_ids=self._loaded.eos_ids))
+                for place, text in enumerate([self._texts[0], *self._texts]):  # the first one warms up
+                    params = DecodingParams(ANSWER, eos_ids=self._loaded.eos_ids, reference=text.answer)
+                    answer = method.generate(text.prompt, params)
                     answers += [answer] if place else []
                     advance(1, name)
         return costs_of(answers, profile)

@@ -26,5 +26,7 @@ class ProfileSettings(BaseModel):
     """cpu, cuda, or cuda:<index>."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a core that it may use."""
+    random_weights: bool = False
+    """Give models of the pair's shapes random weights: times are the same, and neither weights nor a network needed."""
     trust_remote_code: bool = False
     """Let a model from the hub bring code of its own."""

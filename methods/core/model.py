@@ -14,6 +14,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from harness.errors import UserError
 from methods.core.limited_head import LimitedHead
+from methods.core.timeline import CudaTimeline, HostTimeline, Timeline
+from methods.core.transfer import on_device
 
 _GROW_BY = 512  # KV rows; buffers grow between prompts, never within one
 _PREFILL_CHUNK = 256  # tokens whose logits are held at once
@@ -96,7 +98,7 @@ class KVCache(Cache):
         if list(rows) != list(range(start, end)):
             assert self._keys is not None  # rows were written, so the buffers exist
             assert self._values is not None
-            index = torch.tensor(rows, device=self._keys.device)
+            index = on_device(torch.tensor(rows), self._keys.device)
             self._keys[..., start:end, :] = self._keys[..., index, :]
             self._values[..., start:end, :] = self._values[..., index, :]
         self.rows = end
@@ -156,10 +158,14 @@ class TreeModel:
         """The model's floating-point type."""
         return self.model.dtype
 
+    @property
+    def timeline(self) -> Timeline:
+        """What times its work."""
+        return CudaTimeline(self.device) if self.device.type == "cuda" else HostTimeline()
+
     def synchronise(self) -> None:
         """Wait until the device has done all that was asked of it."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        self.timeline.synchronise()
 
     def begin(self, capacity: int) -> None:
         """Forget every token and make room for `capacity` KV rows."""
@@ -231,8 +237,8 @@ class TreeModel:
 
     def _inputs(self, tokens: Sequence[int], positions: Sequence[int]) -> dict[str, Any]:
         return {
-            "input_ids": torch.tensor([tokens], device=self.device),
-            "position_ids": torch.tensor([positions], device=self.device),
+            "input_ids": on_device(torch.tensor([tokens]), self.device),
+            "position_ids": on_device(torch.tensor([positions]), self.device),
             "use_cache": True,
             self._cache_argument: self._cache,
         }
@@ -254,7 +260,7 @@ class TreeModel:
             allowed &= np.asarray(positions)[:, None] - keys[None, :] < window
         mask = torch.zeros(allowed.shape, dtype=self.dtype)
         mask.masked_fill_(torch.from_numpy(~allowed), torch.finfo(self.dtype).min)
-        return mask[None, None].to(self.device)
+        return on_device(mask[None, None], self.device)
 
 
 def cache_argument(model: PreTrainedModel) -> str:

@@ -16,6 +16,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from methods.core.transfer import on_device
+
 
 @dataclass(frozen=True, slots=True)
 class DecodingParams:
@@ -86,7 +88,7 @@ class Sampler:
         scores = logits.float()
         if not self._processors:
             return scores
-        ids = torch.tensor([prefix], device=logits.device)
+        ids = on_device(torch.tensor([prefix]), logits.device)
         processed: torch.Tensor = self._processors(
             cast("torch.LongTensor", ids), cast("torch.FloatTensor", scores[None])
         )[0]
@@ -96,7 +98,7 @@ class Sampler:
         """Return the token at output position `position` (from 0), given raw logits [vocabulary]."""
         scores = self.processed(logits, prefix)
         if not self._params.greedy:
-            scores = scores + self.noise(scores.shape[0], position).to(scores.device)
+            scores = scores + on_device(self.noise(scores.shape[0], position), scores.device)
         return int(scores.argmax())
 
     def settled(self, drawn: int, position: int) -> int:

@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from time import perf_counter_ns
-from typing import Literal
+from typing import Any, Literal
 
 from methods.core.generation import Spans
+from methods.core.timeline import HostTimeline, Timeline
 
 Phase = Literal["small", "middle", "scheduler", "verify", "other"]
 
+_HOST = HostTimeline()
+
 
 class Stopwatch:
-    """Adds up nanoseconds by phase; what lies between two phases is `other`.
+    """Marks the end of each phase on a timeline; what lies between two phases is `other`.
+
+    The whole is the host's time between two moments at which the device had nothing to do. Its parts are added up only
+    when they are asked for: waiting for the device at the ends of phases would slow down what is measured.
 
     Args:
-        synchronise: waits for the device; called at both ends of a span, since a GPU works on after a
-            call has returned.
+        timeline: of the device that works; by default the host's.
         spans: False times the whole only, to check that timing the parts costs nothing.
     """
 
-    def __init__(self, synchronise: Callable[[], None], *, spans: bool = True) -> None:
-        self._synchronise = synchronise
+    def __init__(self, timeline: Timeline = _HOST, *, spans: bool = True) -> None:
+        self._timeline = timeline
         self._with_spans = spans
-        self._spent: dict[Phase, int] = dict.fromkeys(("small", "middle", "scheduler", "verify", "other"), 0)
-        self._begun = self._lap = 0
+        self._begun = 0
+        self._laps: list[tuple[Phase, Any]] = []
 
     def start(self) -> None:
         """Begin, once the device has done all that was asked of it before."""
-        self._synchronise()
-        self._begun = self._lap = perf_counter_ns()
+        self._end("other")
+        self._begun = self._idle_ns()
 
     @contextmanager
     def span(self, phase: Phase) -> Iterator[None]:
         """Charge the body to `phase`."""
-        if not self._with_spans:
-            yield
-            return
-        self._charge("other")
+        self._end("other")
         try:
             yield
         finally:
-            if phase != "scheduler":
-                self._synchronise()
-            self._charge(phase)
+            self._end(phase)
 
     def stop(self) -> float:
         """End; return the seconds since the start."""
-        self._synchronise()
-        if self._with_spans:
-            self._charge("other")
-        return (perf_counter_ns() - self._begun) / 1e9
+        self._end("other")
+        return (self._idle_ns() - self._begun) / 1e9
 
     def spans(self) -> Spans | None:
-        """Return the seconds by phase, or None where only the whole was timed."""
+        """Return the seconds by phase, after `stop`; None where only the whole was timed."""
         if not self._with_spans:
             return None
-        return Spans(**{f"{phase}_s": spent / 1e9 for phase, spent in self._spent.items()})
+        spent: dict[Phase, int] = dict.fromkeys(("small", "middle", "scheduler", "verify", "other"), 0)
+        for (_, start), (phase, end) in pairwise(self._laps):
+            spent[phase] += self._timeline.ns_between(start, end)
+        return Spans(**{f"{phase}_s": ns / 1e9 for phase, ns in spent.items()})
 
-    def _charge(self, phase: Phase) -> None:
-        now = perf_counter_ns()
-        self._spent[phase] += now - self._lap
-        self._lap = now
+    def _end(self, phase: Phase) -> None:
+        if self._with_spans:
+            self._laps.append((phase, self._timeline.mark()))
+
+    def _idle_ns(self) -> int:
+        self._timeline.synchronise()
+        return perf_counter_ns()

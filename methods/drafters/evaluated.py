@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from methods.core.transfer import on_device, on_host
 from methods.core.tree import DraftTree
 from methods.drafters.columns import TokenColumns
 
@@ -89,8 +90,8 @@ class EvaluatedNodes:
             known = [index for index in members if own[index] is not None]
             if not known:
                 continue
-            places = torch.tensor([self._places[nodes[index]][1] for index in known], device=logits.device)
-            columns = torch.tensor([own[index] for index in known], device=logits.device)
+            pairs = [[self._places[nodes[index]][1] for index in known], [own[index] for index in known]]
+            places, columns = on_device(torch.tensor(pairs), logits.device)
             values = (logits[places, columns].to(totals.dtype) - totals[places]).tolist()
             for index, value in zip(known, values, strict=True):
                 found[index] = value
@@ -101,12 +102,14 @@ class EvaluatedNodes:
         found: list[list[tuple[int, float]]] = [[] for _ in nodes]
         for chunk, members in self._by_chunk(nodes).items():
             logits, totals = self._chunks[chunk]
-            places = torch.tensor([self._places[nodes[index]][1] for index in members], device=logits.device)
+            places = on_device(torch.tensor([self._places[nodes[index]][1] for index in members]), logits.device)
             rows = logits[places]
             least = rows.topk(min(count, rows.shape[1]), dim=-1).values[:, -1:]
             which, columns = (rows >= least).nonzero(as_tuple=True)  # all that tie with the last, for `topk` picks any
-            values = (rows[which, columns].to(totals.dtype) - totals[places][which]).tolist()
-            for row, token, value in zip(which.tolist(), self._token_columns.tokens(columns), values, strict=True):
+            values = rows[which, columns].to(totals.dtype) - totals[places][which]
+            which, columns, values = on_host(which, columns, values)
+            tokens = self._token_columns.tokens(columns)
+            for row, token, value in zip(which.tolist(), tokens, values.tolist(), strict=True):
                 found[members[row]].append((token, value))
         return [sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count] for pairs in found]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from methods.core.model import TreeModel
+from methods.core.transfer import on_device
 
 _OUTSIDE_BEST = 5.0  # nats below the W-th best, for tokens that are not among the W best
 _OUTSIDE_PROMPT = 0.0
@@ -27,7 +28,7 @@ class PrefillEstimate:
         """Prefill `target` with `tokens`, the prompt without its last one; keep each prompt token's score."""
 
         def reduce(logits: torch.Tensor, start: int) -> None:
-            following = torch.tensor(prompt[start + 1 : start + 1 + len(logits)], device=logits.device)
+            following = on_device(torch.tensor(prompt[start + 1 : start + 1 + len(logits)]), logits.device)
             scores = logits.float().log_softmax(dim=-1)
             best = scores.topk(min(self._width, scores.shape[-1]), dim=-1).values[:, -1]
             own = scores.gather(1, following[:, None])[:, 0]

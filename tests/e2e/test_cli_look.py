@@ -78,6 +78,26 @@ def test_doctor_says_what_there_is_and_what_to_run_for_what_is_not(treegraft, mo
 
 
 @pytest.mark.torch
+def test_doctor_names_the_gpus_that_nvml_watches(treegraft, nvml):
+    assert "ok  NVML: Paper 100, Paper 200, Paper 200 MIG 1g, driver 999.1" in treegraft("doctor").out
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("missing", ["driver", "devices"])
+def test_doctor_says_why_no_gpu_would_be_watched_and_blames_nobody(treegraft, nvml, monkeypatch, missing):
+    watched = treegraft("doctor")
+    if missing == "driver":
+        nvml.driver(9)
+    else:
+        monkeypatch.setattr("pynvml.nvmlDeviceGetCount", lambda: 0)
+    found = treegraft("doctor")
+
+    why = {"driver": "Driver Not Loaded", "devices": "driver 999.1 shows no device"}[missing]
+    assert f"--  NVML: {why}: runs on a GPU would tell no energy, clocks or heat" in found.out
+    assert found.code == watched.code  # an optional finding
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize("question", ["nq/1", "nq/1/0", "mt_bench/1/1"])
 def test_show_draws_every_round_of_an_answer_or_one(treegraft, finished, rows_of, question):
     whole = treegraft("show", finished, question, "--method", "all-small")

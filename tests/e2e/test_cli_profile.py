@@ -26,6 +26,8 @@ def test_a_measured_profile_times_a_replay(measured, treegraft, finished):
     assert profile.costs.small_node_ms + profile.costs.small_step_ms > 0
     assert profile.measured_with["machine"]["threads"] == 1
     assert "off by" in measured.out
+    assert profile.weights == "own"
+    assert "random" not in measured.out
     assert treegraft("replay", finished, "--clock", "profile:mine.yaml", "--methods", "all-mid").code == 0
 
 
@@ -42,6 +44,35 @@ def test_the_machine_is_compared_with_a_profile(measured, treegraft):
     assert get_profile("slow.yaml").forwards["target"] == slow
 
 
+def test_a_profile_of_random_weights_says_so_wherever_it_is_shown(treegraft, finished):
+    result = treegraft(*FLAGS, "--random-weights", "--out", "mine.yaml")
+    assert result.code == 0, result.err
+    profile = get_profile("mine.yaml")
+
+    assert (profile.weights, profile.kind, profile.pair) == ("random", "measured", "toy")
+    assert profile.about == "shapes of toy with random weights"
+    assert profile.sources["target"] == "random, its shape from toy {'seed': 0}"
+    assert profile.sources["middle"] == "random, its shape from layers [0, 2] of the target"
+    assert "nobody measured acceptance" in profile.sources["costs"]
+    assert "its weights were random" in result.out
+    assert set(profile.forwards) == set(profile.prefill) == {"target", "middle"}
+    assert profile.costs.small_node_ms + profile.costs.small_step_ms > 0
+    replayed = treegraft("replay", finished, "--clock", "profile:mine.yaml", "--methods", "all-mid")
+    assert "profile mine (measured with random weights; " in replayed.out
+
+
+@pytest.mark.parametrize(("known", "now"), [("own", "random"), ("random", "own"), ("random", "random")])
+def test_a_check_tells_whose_weights_were_measured(treegraft, profile, monkeypatch, known, now):
+    write_profile(profile.model_copy(update={"weights": known, "dtype": "float32"}), Path("mine.yaml"))
+    measured = profile.model_copy(update={"weights": now})
+    monkeypatch.setattr("harness.profiling.profile._measured", lambda *arguments: measured)
+    result = treegraft(*FLAGS, "--out", "mine.yaml", "--check")
+
+    assert result.code == 0
+    line = f"weights: {known} in the profile, {now} now; times do not depend on them"
+    assert result.out.splitlines()[0] == line
+
+
 REFUSED = {
     "another ending": (["--out", "mine.json"], "give a file that ends in .yaml"),
     "no such folder": (["--out", "none/mine.yaml"], "no such folder"),
@@ -49,6 +80,10 @@ REFUSED = {
     "a folder in the file's place": (["--out", "folder.yaml"], "cannot be written"),
     "too few repeats": (["--repeats", "1"], "--repeats: Input should be"),
     "an unknown pair": (["--pair", "toi"], "unknown pair 'toi'"),
+    "a shape that nobody knows": (
+        ["--random-weights", "--pair", "owner/name"],
+        "pair owner/name: target: the shape of owner/name is not known; put its config.json",
+    ),
     "no such profile to compare with": (["--check", "--out", "none.yaml"], "cannot be read"),
 }
 

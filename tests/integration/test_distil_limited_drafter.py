@@ -14,7 +14,7 @@ from methods.schedulers.scheduler import FixedSchedule
 
 pytestmark = pytest.mark.torch
 
-WATCH = Stopwatch(lambda: None)
+WATCH = Stopwatch()
 TOKENS = torch.tensor(random.Random(5).sample(range(64), k=40)).sort().values
 FLOOR = -40.0  # below all that the head knows, so that no other token is drafted
 COUNT = 16

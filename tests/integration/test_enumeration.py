@@ -16,7 +16,7 @@ from methods.value_system.enumeration import Enumerator
 pytestmark = pytest.mark.torch
 
 COUNT = 14
-UNTIMED = Stopwatch(lambda: None)
+UNTIMED = Stopwatch()
 GREEDY = DecodingParams(max_new_tokens=COUNT)
 REPEATING = [4, 8, 15, 16, 23, 42] * 3
 FEW_LETTERS = random.Random(0).choices(range(6), k=40)  # so that most nodes have several continuations

@@ -12,7 +12,7 @@ from methods.schedulers.scheduler import FixedSchedule
 
 pytestmark = pytest.mark.torch
 
-WATCH = Stopwatch(lambda: None)
+WATCH = Stopwatch()
 FEW_LETTERS = random.Random(0).choices(range(5), k=50)  # so that most nodes have three continuations
 PROMPTS = [[9], [17, 17], [5, 40, 5], [4, 8, 15, 16, 23, 42] * 2, FEW_LETTERS]
 WINDOW = {"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1}

@@ -137,7 +137,7 @@ def check_rounds(models, case, schedule, seed, rounds, kind=MiddleDrafter):
         trees, schedules = [], []
         for place, method in enumerate(methods):
             forwards = []
-            method.draft(context, 99, Stopwatch(lambda: None), forwards)
+            method.draft(context, 99, Stopwatch(), forwards)
             trees.append(method.drafted)
             schedules.append(method.schedule())
             costs[place] += sum(forward.tokens for forward in forwards if forward.role == "middle")
@@ -151,7 +151,7 @@ def check_rounds(models, case, schedule, seed, rounds, kind=MiddleDrafter):
         new = [*(ours.tokens[node] for node in accepted[1:]), rng.randrange(letters)]
         context = [*context, *new]
         for method in methods:
-            method.advance(new, accepted, Stopwatch(lambda: None))
+            method.advance(new, accepted, Stopwatch())
     return costs
 
 

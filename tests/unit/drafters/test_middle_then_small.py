@@ -29,7 +29,7 @@ class Drafted:
         tokens = [ord(letter) for letter in context]
         method.begin(tokens, 99)
         self.forwards = []
-        self.tree = method.draft(tokens, remaining, Stopwatch(lambda: None), self.forwards)
+        self.tree = method.draft(tokens, remaining, Stopwatch(), self.forwards)
         self.schedule = method.schedule()
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 from hardware_profiles import gpu
 from hardware_profiles.gpu import CONTENTION_MARK, THROTTLED_MARK, GpuWatch
-from hardware_profiles.nvml import THROTTLE_REASONS, describe
+from hardware_profiles.nvml import THROTTLE_REASONS, NvmlError, describe, names_and_driver
 from hardware_profiles.watch import Watch
 
 NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, GPU_IS_LOST, UNKNOWN = 3, 4, 9, 13, 15, 999
@@ -386,6 +386,20 @@ def test_the_manifest_gets_driver_and_power_limit_of_each_device(planted):
     uuid = f"GPU-{planted.UUIDS[0]}"
     assert first == {"name": "Paper 100", "uuid": uuid, "driver": "999.1", "power_limit_w": 700.0}
     assert second == {"name": "Paper 200", "uuid": f"GPU-{planted.UUIDS[1]}", "driver": "999.1"}
+
+
+def test_all_devices_are_named_whichever_cuda_shows(planted):
+    names, driver = names_and_driver()
+
+    assert names == ["Paper 100", "Paper 200", "Paper 200 MIG 1g"]
+    assert driver == "999.1"
+
+
+def test_devices_of_a_driver_that_is_not_there_are_not_named(planted):
+    planted.driver(DRIVER_NOT_LOADED)
+
+    with pytest.raises(NvmlError, match="NVML: Driver Not Loaded"):
+        names_and_driver()
 
 
 def test_the_watch_of_a_run_reads_cpu_and_gpus_together(planted):

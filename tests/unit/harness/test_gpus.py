@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.gpus import gpu_uuids
-from harness.provenance import machine
+from harness.gpus import gpu_names, gpu_uuids
+from harness.provenance import device_line, machine
 
 
 def model(*devices, layout=None):
@@ -43,6 +43,33 @@ def test_a_model_laid_out_over_several_uses_all_of_them():
 
 def test_a_model_laid_out_on_the_cpu_uses_none():
     assert gpu_uuids(models(model("cpu", layout={"": "cpu", "head": "disk"}))) == []
+
+
+def test_the_devices_are_named_in_the_same_order(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: ["Paper 100", "Paper 200"][index])
+    assert gpu_names(models(model("cuda:1"), model("cuda:0"))) == ["Paper 100", "Paper 200"]
+
+
+HOST = {"cpu": "Abacus", "threads": 4}
+
+
+@pytest.mark.parametrize(
+    ("facts", "gpus", "line"),
+    [
+        ({}, [], "Abacus, 4 threads"),
+        ({"gpus": ["Paper 100"]}, [], "Abacus, 4 threads"),
+        ({"nvml": {"gpus": [{"driver": "999.1"}]}}, ["Paper 100"], "Paper 100 (driver 999.1); host Abacus, 4 threads"),
+        (
+            {"nvml": {"gpus": [{"driver": "9"}, {"driver": "9"}]}},
+            ["Paper 1", "Paper 2"],
+            "Paper 1, Paper 2 (driver 9); host Abacus, 4 threads",
+        ),
+        ({"nvml": {"problem": "none"}}, ["Paper 100"], "Paper 100; host Abacus, 4 threads"),
+    ],
+    ids=["a cpu", "a cpu beside a gpu", "a gpu", "two gpus", "a gpu without nvml"],
+)
+def test_a_profile_names_what_computed_and_what_launched(facts, gpus, line):
+    assert device_line({**HOST, **facts}, gpus) == line
 
 
 def test_the_manifest_of_a_run_on_the_cpu_says_nothing_of_nvml():

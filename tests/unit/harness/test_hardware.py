@@ -92,7 +92,7 @@ def test_a_local_model_is_known_by_its_configuration(folder):
     found = model.model_dump(exclude={"source", "head_rows"})
     assert found == {
         "layers": 3, "hidden": 16, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 32, "vocabulary": 50,
-        "tied": True,
+        "tied": True, "family": "qwen3",
     }  # fmt: skip
 
 

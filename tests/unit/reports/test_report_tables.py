@@ -279,6 +279,8 @@ def test_reports_say_when_the_middle_drafter_was_called_and_who_supplied_what_wa
     [
         ({}, "profile gpu/big (roofline; a GPU): latencies of pair big, with the acceptance of pair toy"),
         ({"pair": "toy"}, "profile gpu/big (roofline; a GPU): latencies of pair toy"),
+        ({"weights": "random"}, "profile gpu/big (roofline with random weights; a GPU): latencies of pair big"),
+        ({"weights": "own"}, "profile gpu/big (roofline; a GPU): latencies of pair big"),
         (
             {"pair": "toy", "unknown": ["verify_ms", "prefill"]},
             "pair toy; unknown, so charged nothing: verify_ms, prefill",
