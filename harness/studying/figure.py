@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 from harness.errors import UserError
 from harness.studying.study import Findings, Found
 
-_STYLE = {"svg.hashsalt": "treegraft", "svg.fonttype": "none"}
-"""Element ids that repeat, and text that stays text."""
 _MARKERS = "osD^v<>P*X"
 _PANEL = (6.0, 4.6)
 """Inches."""
@@ -29,7 +27,8 @@ def draw(findings: Findings, file: Path) -> None:
         UserError: the file cannot be written.
     """
     groups = dict.fromkeys(found.group for found in findings.conditions)
-    with matplotlib.rc_context(_STYLE):
+    # Element ids that repeat, and text that stays text.
+    with matplotlib.rc_context({"svg.hashsalt": "treegraft", "svg.fonttype": "none"}):
         figure = Figure(figsize=(_PANEL[0] * len(groups), _PANEL[1]), layout="constrained")
         panels = figure.subplots(1, len(groups), squeeze=False)[0]
         for panel, group in zip(panels, groups, strict=True):

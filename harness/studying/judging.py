@@ -106,7 +106,8 @@ def _policies(timed: Timed, networks: Mapping[str, Network], schedules: Sequence
 def prompt_times(rounds: Rounds, schedules: Schedules) -> Floats:
     """Return what each prompt's answers take under a policy, in verifications, [prompts]."""
     first = np.append(True, rounds.left[:-1] == 1)
-    return np.bincount(rounds.prompts[first], weights=rounds.time_to_go(schedules)[first])
+    times: Floats = np.bincount(rounds.prompts[first], weights=rounds.time_to_go(schedules)[first]).astype(np.float64)
+    return times
 
 
 def gain(mine: Floats, others: Sequence[Floats], seed: int) -> Gain:
@@ -122,7 +123,8 @@ def gain(mine: Floats, others: Sequence[Floats], seed: int) -> Gain:
 
     def ratio(own: Floats, *rest: Floats, axis: int = -1) -> Floats:
         fastest: Floats = np.minimum.reduce([one.sum(axis=axis) for one in rest])
-        return fastest / own.sum(axis=axis) - 1.0
+        gained: Floats = fastest / own.sum(axis=axis) - 1.0
+        return gained
 
     found = stats.bootstrap(
         (mine, *others),

@@ -111,7 +111,9 @@ def load_study(path: Path) -> Study:
     try:
         return Study.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
+        errors = error.errors()
+        # A mistyped key is also one that is missing, and is to be told as what it is.
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
         where = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             above = where.rpartition(".")[0]
@@ -122,5 +124,5 @@ def load_study(path: Path) -> Study:
 
 
 def _known_at(place: tuple[int | str, ...]) -> Iterable[str]:
-    part: type[BaseModel] = {1: Study, 2: Axis}.get(len(place), Condition)
-    return part.model_fields
+    parts: dict[int, type[BaseModel]] = {1: Study, 2: Axis}
+    return parts.get(len(place), Condition).model_fields

@@ -129,7 +129,7 @@ def check_figure(study: Study, file: Path, figure: str) -> None:
 def _check_runs(fit: RecordedRun, on: RecordedRun) -> None:
     """Refuse runs that no study can be made of."""
     refuse_eval_questions(fit)
-    if fit.manifest.weights != on.manifest.weights:
+    if _weights(fit) != _weights(on):
         raise UserError(f"{on.folder}: of other models than {fit.folder}; give two runs of one pair")
     known = {question_digest(fit.question(row.task, row.question_id)) for row in fit.rows}
     for row in on.rows:
@@ -137,6 +137,10 @@ def _check_runs(fit: RecordedRun, on: RecordedRun) -> None:
             raise UserError(
                 f"{on.folder}: {row.task}/{row.question_id} is fitted to in {fit.folder}; judge on other questions"
             )
+
+
+def _weights(recorded: RecordedRun) -> dict[str, str | None]:
+    return {role: facts.get("sha256") for role, facts in recorded.manifest.weights.items()}
 
 
 def _traces(given: str | None, recorded: RecordedRun) -> Path:

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from hardware_profiles.profile import write_profile
+from methods.value_system.values import TREES
 
-FIT = ["tell me a story", "one two three one two three", "abcabcabc", "why?", "count to ten and back", "to be or not"]
-OTHERS = ["say it again, say it again", "a b c d a b c", "who was that?", "xyxyxyx"]
+FIT = ["go on", "one two three one two three", "abcabcabc", "why?", "count to ten and back"]
+OTHERS = ["la la la la", "a b c d a b c", "xyxyxyx"]
 EAGER = {"clock": "profile:h100-roofline/qwen3-32b-0.6b", "machine": {"layer_overhead_ms": 1.5}}
 METHODS = {"autoregressive", "all-small", "all-mid"}
 
@@ -28,10 +29,19 @@ def runs(tmp_path_factory, profile):
         lines = [json.dumps({"question_id": number, "turns": [text]}) for number, text in enumerate(texts)]
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         methods = "autoregressive" if split == "fit" else ",".join(sorted(METHODS))
-        flags = ["--tasks", "gsm8k", "--methods", methods, "--max-new-tokens", "16", "--threads", "1"]
+        flags = ["--tasks", "gsm8k", "--methods", methods, "--max-new-tokens", "10", "--threads", "1", "--steps", "3"]
         data = ["--data", str(folder / "data"), "--split", split, "--out", str(folder / split)]
         assert invoke(["run", "--pair", "toy", *flags, *data]) == 0
     return folder
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Fit less: what is tested is what becomes of a fit."""
+    monkeypatch.setattr("methods.value_system.values.ITERATIONS", 1)
+    monkeypatch.setitem(TREES, "n_estimators", 3)
+    monkeypatch.setattr("methods.value_system.distilling._EPOCHS", 5)
+    monkeypatch.setattr("harness.studying.judging.RESAMPLES", 99)
 
 
 @pytest.fixture
@@ -68,8 +78,10 @@ def test_endpoints_and_baseline_take_what_replay_charges_them(treegraft, study, 
     rows = rows_of("replayed")
     assert {row.finish for row in rows} == {"length"}  # behind an end of sequence methods draft what traces do not
     took = {method: sum(row.decode_s for row in rows if row.method == method) for method in METHODS}
-    for policy, method in (("never (all-small)", "all-small"), ("always (all-mid)", "all-mid")):
-        assert lines[policy]["speedup"] == pytest.approx(took["autoregressive"] / took[method])
+    speedups = {method: took["autoregressive"] / took[method] for method in METHODS}
+    assert lines["never (all-small)"]["speedup"] == pytest.approx(speedups["all-small"])
+    # In traces the middle drafter catches up on what it had evaluated already in decoding.
+    assert 0.98 * speedups["all-mid"] < lines["always (all-mid)"]["speedup"] <= speedups["all-mid"]
     tokens = sum(row.committed for row in rows if row.method == "all-small")
     assert lines["never (all-small)"]["tokens_per_s"] == pytest.approx(tokens / took["all-small"])
 
@@ -83,14 +95,14 @@ def test_the_refitted_scheduler_is_the_one_that_fit_makes(treegraft, study, runs
     judged = treegraft("oracle", runs / "eval", "--clock", clock, "--artifact", "fitted", "--format", "json")
     overall = {line["policy"]: line for line in json.loads(judged.out) if line["task"] == "overall"}
     for key in ("tokens_per_s", "calls"):
-        assert lines["learned"][key] == overall["learned scheduler"][key]
+        assert lines["learned"][key] == pytest.approx(overall["learned scheduler"][key], rel=1e-12)
 
 
 def test_the_whole_matrix_is_there_and_the_same_again_to_the_last_digit(study, plain):
     conditions = {**plain, "eager": EAGER}
 
     first, second = (
-        study("--format", "json", conditions=conditions, fitted="each", schedules=["10101"]) for _ in range(2)
+        study("--format", "json", conditions=conditions, fitted="each", schedules=["101"]) for _ in range(2)
     )
 
     assert first.out == second.out
@@ -98,7 +110,7 @@ def test_the_whole_matrix_is_there_and_the_same_again_to_the_last_digit(study, p
     assert [*by_policy(findings, "plain")] == [
         "never (all-small)",
         "always (all-mid)",
-        "fixed 10101",
+        "fixed 101",
         "learned",
         "learned, fitted on eager",
     ]
@@ -175,7 +187,7 @@ def test_runs_that_no_study_can_be_made_of_are_refused(refused, runs, plain, tmp
         return refused("study", "study.yaml", "--fit", fit, "--on", on, *flags)
 
     assert "eval: on questions to be measured on; run with --split fit" in message(runs / "eval", runs / "fit")
-    assert "gsm8k/0 is fitted to in" in message(runs / "fit", runs / "fit")
+    assert "is fitted to in" in message(runs / "fit", runs / "fit")
     assert "nowhere" in message("nowhere", runs / "eval")
     manifest = shutil.copytree(runs / "eval", tmp_path / "other") / "manifest.json"
     text = manifest.read_text()
@@ -189,7 +201,7 @@ def test_studies_that_do_not_fit_the_runs_are_refused(refused, runs, plain):
         Path("study.yaml").write_text(yaml.safe_dump({"about": "x", "conditions": plain, **values}))
         return refused("study", "study.yaml", "--fit", runs / "fit", "--on", runs / "eval")
 
-    assert "study.yaml: schedules: '101' has 3 bits for 5 steps" in message(schedules=["101"])
+    assert "study.yaml: schedules: '10101' has 5 bits for 3 steps" in message(schedules=["10101"])
     assert "answers to 5 questions at least are needed; raise limit" in message(limit=4)
     never = {"settings": {"max_calls": 0}}
     assert "conditions.plain: B0 is 0, so that there is nothing to learn" in message(

@@ -40,7 +40,9 @@ def timed(call, decision=0.0):
 
 
 def lines(condition, own):
-    found = judged(condition, {"cheap": CALLER, "dear": SKIPPER}, ["01"], own, seed=0)
+    networks = {"cheap": CALLER, "dear": SKIPPER}
+    ordered = {own: networks.pop(own), **networks}
+    found = judged(condition, ordered, ["01"], own, seed=0)
     return {line.policy: line for line in found}
 
 

@@ -153,7 +153,7 @@ UNUSABLE = {
     "an unknown profile": ({"h100": {"clock": "profile:h1000-roofline"}}, "unknown profile 'h1000-roofline'; did you"),
     "models that do not fit": (
         {"h100": {"clock": "profile:h100-roofline/llama-70b-8b"}},
-        "the weights of pair llama-70b-8b take 157 GB",
+        "the weights of pair llama-70b-8b take 160 GB",
     ),
     "a middle drafter of unknown latency": (
         {"h100": {"clock": "profile:paper-online/qwen3-32b-4b"}},
