@@ -208,20 +208,52 @@ def _packaged(name: str) -> dict[str, Any]:
     return values
 
 
+def changed_machine(
+    base: str, changes: Mapping[str, Any], *, name: str, file: str, origin: str
+) -> Datasheet | Publication:
+    """Return a packaged machine with some of its values changed.
+
+    Args:
+        base: the packaged machine's name.
+        changes: what differs, by key.
+        name: what the changed machine is called.
+        file: name of the file that gives the changes, which is their source.
+        origin: what an error names.
+
+    Raises:
+        UserError: an unknown machine or key, or a value that is not usable.
+    """
+    _check_base(base, origin)
+    known = type(_machine(_packaged(base), base)).model_fields
+    for key in changes:
+        if key not in known:
+            raise UserError(f"{origin}: {unknown_name('key', str(key), known)}")
+    return _machine(_merged(base, changes, name, file), origin)
+
+
 def _on_its_base(values: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a file's values over those of its base; what it changes is from that file, unless it says more."""
+    _check_base(values["base"], f"{path}: base")
     own = {key: value for key, value in values.items() if key != "base"}
-    if values["base"] not in machine_names():
-        raise UserError(f"{path}: base: {unknown_name('machine', str(values['base']), machine_names())}")
-    base = _packaged(values["base"])
-    merged = {**base, "about": f"{values['base']}, changed in {path.name}", "name": path.stem, **own}
+    return _merged(values["base"], own, path.stem, path.name)
+
+
+def _check_base(base: Any, origin: str) -> None:
+    if base not in machine_names():
+        raise UserError(f"{origin}: {unknown_name('machine', str(base), machine_names())}")
+
+
+def _merged(base_name: str, own: Mapping[str, Any], name: str, file: str) -> dict[str, Any]:
+    """Return a packaged machine's values with some changed, each change with its source."""
+    base = _packaged(base_name)
+    merged = {**base, "about": f"{base_name}, changed in {file}", "name": name, **own}
     for key in ("costs", "tflops", "calls"):
         if isinstance(own.get(key), dict):
             merged[key] = {**base.get(key, {}), **own[key]}
     told = own.get("sources", {})
     if isinstance(told, dict):
         changed = {key: value for key, value in own.items() if key != "sources"}
-        merged["sources"] = {**base["sources"], **dict.fromkeys(_numbers(changed), f"given in {path.name}"), **told}
+        merged["sources"] = {**base["sources"], **dict.fromkeys(_numbers(changed), f"given in {file}"), **told}
     return merged
 
 

@@ -1,4 +1,4 @@
-"""Commands that make something for runs to use: drafters, hardware profiles, schedulers; and the oracle's report."""
+"""Commands that make something for runs to use (drafters, hardware profiles, schedulers) or reckon on traces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from harness.distil.settings import DistilSettings
 from harness.fitting.settings import FitSettings, OracleSettings
 from harness.flags import bar, flags_of, given
 from harness.profiling.settings import ProfileSettings
+from harness.studying.settings import StudySettings
 
 
 @click.command("profile")
@@ -88,4 +89,26 @@ def oracle_command(run: Path, kind: str, **flags: Any) -> None:
     click.echo(json.dumps(lines, indent=1) if kind == "json" else oracle_table(lines))
 
 
-MAKERS = (distill_command, profile_command, fit_command, oracle_command)
+@click.command("study")
+@click.argument("config", type=click.Path(path_type=Path))
+@flags_of(StudySettings)
+@click.option("--format", "kind", type=click.Choice(["table", "markdown", "json"]), default="table", show_default=True)
+def study_command(config: Path, kind: str, **flags: Any) -> None:
+    """Ask, modelled, how schedulers fitted under one condition do under another, as CONFIG says (harness/studies).
+
+    A condition is a clock with changes to its machine and to how trees are drafted. Both runs are traced without a
+    target forward; the same command goes on where it was stopped, and prints the same to the last digit.
+    """
+    from harness.studying.study import run_study
+    from harness.studying.tables import render
+
+    settings = from_flags(StudySettings, given(flags))
+    findings = run_study(config, settings, bar)
+    if settings.figure is not None:
+        from harness.studying.figure import draw
+
+        draw(findings, Path(settings.figure))
+    click.echo(render(findings, kind))
+
+
+MAKERS = (distill_command, profile_command, fit_command, oracle_command, study_command)

@@ -137,7 +137,7 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> tuple[RunConfig, di
     Raises:
         UserError: the file cannot be read, or a key or value is not known; the line names it.
     """
-    values = _read_yaml(path) if path is not None else {}
+    values = read_keys(path, "pair: smollm2") if path is not None else {}
     where = str(path) if path is not None else "flags"
     for key in values:
         if key not in RunConfig.model_fields:
@@ -174,7 +174,16 @@ def _environment() -> dict[str, str]:
     return {"data": os.environ["TREEGRAFT_DATA"]} if os.environ.get("TREEGRAFT_DATA") else {}
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_keys(path: Path, example: str) -> dict[str, Any]:
+    """Return the keys and values of a configuration file.
+
+    Args:
+        path: a YAML file.
+        example: what such a file may hold, for those that hold nothing.
+
+    Raises:
+        UserError: it cannot be read, is not YAML or holds no keys.
+    """
     try:
         values = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -182,7 +191,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, yaml.YAMLError) as error:  # a date that does not exist is a ValueError
         raise UserError(f"{path}: not YAML ({' '.join(str(error).split())}); mend the file") from error
     if not isinstance(values, dict):
-        raise UserError(f"{path}: holds no keys; write for example `pair: smollm2`")
+        raise UserError(f"{path}: holds no keys; write for example `{example}`")
     return values
 
 

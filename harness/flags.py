@@ -21,6 +21,7 @@ Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
 
 METAVARS = {"tasks": "a,b", "methods": "x,y", "layers": "0,1,…", "stop": "TEXT", "prompts": "FILE"}
 METAVARS |= dict.fromkeys(("out", "data", "work"), "DIR")
+METAVARS |= {"fit": "RUN", "on": "RUN", "figure": "FILE"}
 REPEATED = {"stop", "prompts"}
 
 

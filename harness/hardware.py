@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
-from hardware_profiles.machine import Publication, get_machine, machine_names
+from hardware_profiles.machine import Datasheet, Publication, changed_machine, get_machine, machine_names
 from hardware_profiles.profile import Profile, Role, get_profile, profile_names
 from hardware_profiles.roofline import Architecture, Family, known_architectures
 from harness.errors import UserError
@@ -37,7 +38,35 @@ def named_profile(name: str, pair: Pair | None = None) -> Profile:
         return get_profile(name)
     if machine is None:
         raise UserError(f"profile {place}: of pair {get_profile(place).pair} alone; leave /{named} out")
-    pair = pair if named is None else get_pair(named)
+    return _of_pair(machine, name, pair if named is None else get_pair(named))
+
+
+def changed_profile(
+    name: str, changes: Mapping[str, Any], *, called: str, file: str, origin: str, pair: Pair | None = None
+) -> Profile:
+    """Return the profile behind a name, of a packaged machine with some of its values changed.
+
+    Args:
+        name: a packaged machine, with or without a pair behind a slash.
+        changes: what differs, by the machine's keys.
+        called: the changed machine's name.
+        file: name of the file that gives the changes, which is their source.
+        origin: what an error names.
+        pair: whose latencies the machine gives where the name says nothing.
+
+    Raises:
+        UserError: no packaged machine, an unusable change, or a machine that knows too little of the pair.
+    """
+    place, named = _split(name)
+    if place not in machine_names():
+        known = ", ".join(machine_names())
+        raise UserError(f"{origin}: {place} is no packaged machine, and only those can be changed ({known})")
+    machine = changed_machine(place, changes, name=called, file=file, origin=origin)
+    return _of_pair(machine, name, pair if named is None else get_pair(named))
+
+
+def _of_pair(machine: Datasheet | Publication, name: str, pair: Pair | None) -> Profile:
+    """Return a machine's profile for a pair; `name` is what was asked for."""
     if pair is None:
         raise UserError(f"profile {name}: needs a pair whose latencies it gives, as in profile:{name}/{EXAMPLE}")
     roles: dict[Role, ModelSource | None] = {"target": pair.target, "middle": pair.middle, "small": pair.small}

@@ -14,6 +14,7 @@ from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
 from methods.method import PromptError
 from methods.schedulers.scheduler import Latency as SchedulerLatency
+from methods.settings import Settings
 
 _ANSWERS = 3
 _TOKENS = 32
@@ -60,6 +61,15 @@ def profile_latency(profile: Profile, pair: Pair, context: int) -> Latency:
         UserError: the profile knows no middle.
     """
     settings = resolve("all-mid", definitions={}, pair=pair.defaults, config={}, flags={}).settings
+    return latency_with(settings, profile, context)
+
+
+def latency_with(settings: Settings, profile: Profile, context: int) -> Latency:
+    """Return the same for the sizes of tree and frontier that some settings give.
+
+    Raises:
+        UserError: the profile knows no middle.
+    """
     target_ms = profile.forward_ms("target", settings.budget + 1, context) + profile.costs.verify_ms
     middle_ms = profile.forward_ms("middle", settings.width, context) + profile.costs.middle_call_ms
     return Latency(target_ms=target_ms, middle_ms=middle_ms, source=f"profile {profile.name}")

@@ -36,6 +36,7 @@ class RecordedRun:
         folder: where it lies.
 
     Attributes:
+        folder: where it lies.
         manifest: what it was asked.
         config: its configuration.
         pair: its pair.
@@ -47,7 +48,7 @@ class RecordedRun:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.manifest = read_manifest(folder)
         self.config = config_asked(self.manifest, folder)
         self.pair = pair_asked(self.manifest, folder)
@@ -70,7 +71,7 @@ class RecordedRun:
         for role, known in {"target": {}, **self.manifest.weights}.items():
             if role not in loaded.weights or loaded.weights[role]["sha256"] != known.get("sha256"):
                 origin = known.get("origin", "of unknown origin")
-                raise UserError(f"{self._folder}: its {role} had other weights ({origin}); restore them")
+                raise UserError(f"{self.folder}: its {role} had other weights ({origin}); restore them")
         return loaded
 
     def drafting_models(self, spec: MethodSpec) -> Models:
@@ -103,13 +104,13 @@ class RecordedRun:
         }
         place = f"{row.task}/{row.question_id}/{row.turn}"
         if any(turn not in answers for turn in range(row.turn)):
-            raise UserError(f"{self._folder}: {place} follows an answer that is not there; run the block again")
+            raise UserError(f"{self.folder}: {place} follows an answer that is not there; run the block again")
         tokenizer = self.loaded.models.tokenizer
         earlier = [tokenizer.decode(answers[turn], skip_special_tokens=True) for turn in range(row.turn)]
         messages = conversation(self.question(row.task, row.question_id).turns, earlier)
         prompt = prompt_ids(tokenizer, self.pair.template, messages)
         if len(prompt) != row.prompt_tokens:
-            raise UserError(f"{self._folder}: the prompt of {place} has changed since; restore the data it ran on")
+            raise UserError(f"{self.folder}: the prompt of {place} has changed since; restore the data it ran on")
         return prompt
 
     def question(self, task: str, question_id: int) -> Question:
@@ -125,5 +126,5 @@ class RecordedRun:
                 raise UserError(f"{task}: its questions have changed since the run; restore the data it ran on")
             self._questions[task] = {block.question.question_id: block.question for block in blocks}
         if question_id not in self._questions[task]:
-            raise UserError(f"{self._folder}: the run asked no question {task}/{question_id}; restore its rows")
+            raise UserError(f"{self.folder}: the run asked no question {task}/{question_id}; restore its rows")
         return self._questions[task][question_id]

@@ -217,7 +217,7 @@ def check_identity(hf_tokens):
     return check
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def profile():
     """A hardware profile: a target's forward takes 10 ms and 1 ms a token, the middle's a quarter of that."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardware_profiles.profile import Profile
 from harness.retiming import decode_spans
@@ -12,7 +13,7 @@ from methods.core.generation import Forward, Round
 from methods.schedulers.scheduler import Latency, most_calls
 from methods.schedulers.signals import all_signals, read_context, read_history, signal_groups
 from methods.settings import Settings
-from methods.value_system.rounds import Rounds
+from methods.value_system.rounds import Floats, Rounds
 from methods.value_system.traces import TracedAnswer, recorded_round
 
 
@@ -56,6 +57,42 @@ def timed_rounds(answers: Sequence[TracedAnswer], profile: Profile, latency: Lat
         row += 1
     b0 = most_calls(settings.max_calls, latency)
     return Rounds(steps, committed, cost, signals, names, left, prompts, tasks, b0)
+
+
+def autoregressive_costs(answers: Sequence[TracedAnswer], profile: Profile, latency: Latency) -> Floats:
+    """Return what the baseline takes for the token at each place, in verifications (T_tgt), [rounds].
+
+    That is a target forward of one token and what stands beside every round; nobody drafts or decides.
+
+    Args:
+        answers: traced answers.
+        profile: what forwards and the work around them cost.
+        latency: T_tgt, the unit of cost, and T_mid.
+    """
+    contexts = [
+        int(answer.facts["prompt_tokens"]) - 1 + place for answer in answers for place in range(len(answer.rounds) + 1)
+    ]
+    times = [_ms(Round(None, 0, 0, [Forward("target", None, 1, context)]), profile) for context in contexts]
+    return np.array(times) / latency.target_ms
+
+
+def counted_decisions(answers: Sequence[TracedAnswer], settings: Settings) -> NDArray[np.int64]:
+    """Return how often a scheduler decides under each schedule, [rounds, 2^(D+1)], by heap number.
+
+    Args:
+        answers: traced answers.
+        settings: of the traced method.
+    """
+    rounds = sum(len(answer.rounds) + 1 for answer in answers)
+    counts = np.zeros((rounds, 2 ** (settings.steps + 1)), dtype=np.int64)
+    row = 0
+    for answer in answers:
+        for one in answer.rounds:
+            for outcome in one["outcomes"]:
+                counts[row, _schedules(outcome["asked"], settings.steps)] = len(outcome["record"]["schedule"])
+            row += 1
+        row += 1
+    return counts
 
 
 def _schedules(asked: str, steps: int) -> slice:

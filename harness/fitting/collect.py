@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,32 @@ class Collector:
     Args:
         recorded: the run; greedy, of a pair with a middle drafter.
         folder: where traces are kept.
+        settings: drafting settings over those of the pair and the run.
+        limit: most questions a task, those with the lowest ids; None takes all.
 
     Raises:
         UserError: a run that cannot be traced, or a folder that cannot be made.
     """
 
-    def __init__(self, recorded: RecordedRun, folder: Path) -> None:
+    def __init__(
+        self,
+        recorded: RecordedRun,
+        folder: Path,
+        settings: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> None:
         if recorded.config.temperature:
-            raise UserError("RUN: it sampled, and only greedy text can be traced; run again with temperature 0")
+            raise UserError(
+                f"{recorded.folder}: it sampled, and only greedy text can be traced; run again with temperature 0"
+            )
         if recorded.pair.middle is None:
-            raise UserError(f"RUN: pair {recorded.pair.name}: {recorded.pair.no_middle}")
-        self.answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+            raise UserError(f"{recorded.folder}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
+        answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+        chosen = _first_questions(answers, limit)
+        self.answers = [row for row in answers if (row.task, row.question_id) in chosen]
         if not self.answers:
-            raise UserError("RUN: holds no answer of the baseline to trace; run it first")
-        self._recorded, self._folder = recorded, folder
+            raise UserError(f"{recorded.folder}: holds no answer of the baseline to trace; run it first")
+        self._recorded, self._folder, self._settings = recorded, folder, dict(settings or {})
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -85,11 +98,13 @@ class Collector:
         Raises:
             UserError: its small steps are a neural model's.
         """
-        config = self._recorded.config.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
-        pair = self._recorded.pair
-        spec = resolve("treegraft-fixed", definitions={}, pair=pair.defaults, config=config, flags={})
+        recorded, pair = self._recorded, self._recorded.pair
+        config = recorded.config.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
+        spec = resolve("treegraft-fixed", definitions={}, pair=pair.defaults, config=config, flags=self._settings)
         if spec.settings.small != "ngram":
-            raise UserError(f"RUN: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out")
+            raise UserError(
+                f"{recorded.folder}: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out"
+            )
         return spec
 
     @property
@@ -100,3 +115,11 @@ class Collector:
     @cached_property
     def _enumerator(self) -> Enumerator:
         return Enumerator(self._recorded.drafting_models(self.spec), self.spec.settings)
+
+
+def _first_questions(answers: Sequence[Row], limit: int | None) -> set[tuple[str, int]]:
+    """Return the questions with the lowest ids, so many a task."""
+    ids: dict[str, set[int]] = {}
+    for row in answers:
+        ids.setdefault(row.task, set()).add(row.question_id)
+    return {(task, one) for task, known in ids.items() for one in sorted(known)[:limit]}

@@ -85,10 +85,14 @@ def opened(run: Path, clock: str) -> tuple[Profile, Latency, RecordedRun]:
     profile = profile_of(clock, recorded.pair)
     if profile is None:
         raise UserError("--clock wall: costs come from a profile; give profile:NAME")
-    lengths = [row.prompt_tokens for row in recorded.rows if row.prompt_tokens]
-    latency = told(profile_latency(profile, recorded.pair, int(np.median(lengths or [1]))))
+    latency = told(profile_latency(profile, recorded.pair, median_prompt(recorded)))
     assert latency is not None  # a profile tells it
     return profile, latency, recorded
+
+
+def median_prompt(recorded: RecordedRun) -> int:
+    """Return the median of a run's prompts, in tokens."""
+    return int(np.median([row.prompt_tokens for row in recorded.rows if row.prompt_tokens] or [1]))
 
 
 def refuse_eval_questions(recorded: RecordedRun) -> None:
@@ -98,7 +102,7 @@ def refuse_eval_questions(recorded: RecordedRun) -> None:
         UserError: it holds one; the line names it.
     """
     if recorded.config.split == "eval":
-        raise UserError("RUN: on questions to be measured on; run with --split fit, and fit on that")
+        raise UserError(f"{recorded.folder}: on questions to be measured on; run with --split fit, and fit on that")
     known = set(known_eval_digests())
     for name in recorded.config.tasks:
         try:
@@ -110,7 +114,8 @@ def refuse_eval_questions(recorded: RecordedRun) -> None:
     for row in recorded.rows:
         if question_digest(recorded.question(row.task, row.question_id)) in known:
             raise UserError(
-                f"RUN: {row.task}/{row.question_id} is a question to be measured on; take it out of the fit questions"
+                f"{recorded.folder}: {row.task}/{row.question_id} is a question to be measured on; take it out of the "
+                "fit questions"
             )
 
 

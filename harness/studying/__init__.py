@@ -1,0 +1,1 @@
+"""`treegraft study`: schedulers fitted under one condition and run under another, on traces of recorded runs."""

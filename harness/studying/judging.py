@@ -1,0 +1,139 @@
+"""What policies reach under a condition, along their own paths, and how sure it is: modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from harness.fitting.judging import calls_a_round
+from harness.studying.conditions import Timed
+from methods.schedulers.artifact import Network
+from methods.value_system.distilling import network_margins
+from methods.value_system.rounds import Floats, Rounds, Schedules, always, bits_of
+from methods.value_system.values import decisions
+
+RESAMPLES = 9_999
+_AT_ONCE = 1_000
+"""Resamples held in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How much faster a policy is than another, as a share: the other's time over its own, less one."""
+
+    value: float
+    low: float
+    """Of the 95% interval: percentiles of a bootstrap over prompts, all times of a prompt together."""
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One policy under one condition."""
+
+    policy: str
+    fitted: str | None
+    """The condition that a learned scheduler was fitted under."""
+    schedule: str | None
+    """Bits, where it is always the same."""
+    speedup: float
+    """The baseline's time over the policy's, each summed over all answers."""
+    tokens_per_s: float
+    calls: float
+    """Middle calls a round."""
+    gain: Gain
+    """Over the better endpoint: never or always calling, whichever takes less time in all."""
+    over_refit: Gain | None
+    """Of a scheduler fitted elsewhere, over the one fitted under this condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    name: str
+    rounds: Rounds
+    schedules: Schedules
+    fitted: str | None = None
+
+
+def judged(timed: Timed, networks: Mapping[str, Network], schedules: Sequence[str], own: str, seed: int) -> list[Line]:
+    """Return a line for each policy: the endpoints, fixed schedules, and the learned schedulers.
+
+    Args:
+        timed: a run's rounds under a condition.
+        networks: learned schedulers by the condition that they were fitted under.
+        schedules: fixed schedules as bits.
+        own: the condition's own name, under which one of the networks stands.
+        seed: of resamples.
+    """
+    policies = _policies(timed, networks, schedules, own)
+    times = [prompt_times(one.rounds, one.schedules) for one in policies]
+    baseline = float(timed.autoregressive.sum())
+    tokens = len(timed.fixed)
+    refit = next(time for one, time in zip(policies, times, strict=True) if one.fitted == own)
+    return [
+        Line(
+            policy=one.name,
+            fitted=one.fitted,
+            schedule=None if one.fitted else bits_of(int(one.schedules[0])),
+            speedup=baseline / float(time.sum()),
+            tokens_per_s=1e3 * tokens / (float(time.sum()) * timed.latency.target_ms),
+            calls=calls_a_round(one.rounds, one.schedules),
+            gain=gain(time, times[:2], seed),
+            over_refit=None if one.fitted in (None, own) else gain(time, [refit], seed),
+        )
+        for one, time in zip(policies, times, strict=True)
+    ]
+
+
+def _policies(timed: Timed, networks: Mapping[str, Network], schedules: Sequence[str], own: str) -> list[_Policy]:
+    """Return the policies, the endpoints first."""
+    steps = timed.fixed.steps
+    policies = [
+        _Policy("never (all-small)", timed.free, always(timed.free, 2**steps)),
+        _Policy("always (all-mid)", timed.fixed, always(timed.fixed, 2 ** (steps + 1) - 1)),
+        *(_Policy(f"fixed {bits}", timed.fixed, always(timed.fixed, int(f"1{bits}", 2))) for bits in schedules),
+    ]
+    for name, network in networks.items():
+        label = "learned" if name == own else f"learned, fitted on {name}"
+        chosen = timed.learned.outcome(decisions(network_margins(network, timed.learned)))
+        policies.append(_Policy(label, timed.learned, chosen, name))
+    return policies
+
+
+def prompt_times(rounds: Rounds, schedules: Schedules) -> Floats:
+    """Return what each prompt's answers take under a policy, in verifications, [prompts]."""
+    first = np.append(True, rounds.left[:-1] == 1)
+    times: Floats = np.bincount(rounds.prompts[first], weights=rounds.time_to_go(schedules)[first]).astype(np.float64)
+    return times
+
+
+def gain(mine: Floats, others: Sequence[Floats], seed: int) -> Gain:
+    """Return how much faster a policy is than the fastest of others.
+
+    Which of them is the fastest is found anew in each resample.
+
+    Args:
+        mine: its time for each prompt, [prompts].
+        others: theirs.
+        seed: of resamples.
+    """
+
+    def ratio(own: Floats, *rest: Floats, axis: int = -1) -> Floats:
+        fastest: Floats = np.minimum.reduce([one.sum(axis=axis) for one in rest])
+        gained: Floats = fastest / own.sum(axis=axis) - 1.0
+        return gained
+
+    found = stats.bootstrap(
+        (mine, *others),
+        ratio,
+        paired=True,
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        batch=_AT_ONCE,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Gain(float(ratio(mine, *others)), float(found.low), float(found.high))

@@ -1,0 +1,185 @@
+"""A study on two recorded runs: learned schedulers fitted to one, every policy judged on the other; modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hardware_profiles.profile import Kind, Profile
+from harness.errors import UserError
+from harness.fitting.fit import refuse_eval_questions
+from harness.flags import Bar
+from harness.recorded import RecordedRun
+from harness.retiming import CLOCK_PREFIX
+from harness.studying.conditions import Timed, profiles_of, timed_conditions
+from harness.studying.judging import Line, judged
+from harness.studying.plan import Study, load_study
+from harness.studying.settings import StudySettings
+from methods.schedulers.artifact import Network
+from methods.value_system.distilling import distil
+from methods.value_system.values import FOLDS, fit_values
+from tasks.known_eval import question_digest
+
+FEWEST_PROMPTS = 2
+"""Of fewer, no interval can be resampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What every policy reaches under a condition."""
+
+    condition: str
+    clock: str
+    """The profile's clock, a changed machine under the condition's name."""
+    group: str
+    """The clock as the study gives it, which conditions along an axis share."""
+    place: float | None
+    """Where it lies on the study's axis."""
+    pair: str
+    """Whose latencies they are."""
+    device: str
+    kind: Kind
+    unknown: list[str]
+    """What the profile knows nothing of and charges nothing for."""
+    target_ms: float
+    middle_ms: float
+    most_calls: int
+    """B0."""
+    lines: list[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """A whole study."""
+
+    about: str
+    clock: str
+    """That nothing of it was measured: `modelled`."""
+    acceptance_of: str
+    """The pair that was traced."""
+    fit_prompts: int
+    prompts: int
+    tasks: list[str]
+    decision_ms: float | None
+    axis: str | None
+    """Its label."""
+    conditions: list[Found]
+
+
+def run_study(file: Path, settings: StudySettings, bar: Bar) -> Findings:
+    """Fit a scheduler under each condition of a study and judge it and its rivals under each.
+
+    Args:
+        file: the study's YAML file.
+        settings: what is asked.
+        bar: shows how far tracing is.
+
+    Raises:
+        UserError: unusable input, a run for fitting that holds questions to be measured on, or two runs that share
+            questions or are not of one pair.
+    """
+    study = load_study(file)
+    if settings.figure is not None:
+        check_figure(study, file, settings.figure)
+    fit, on = RecordedRun(Path(settings.fit)), RecordedRun(Path(settings.on))
+    _check_runs(fit, on)
+    profiles = profiles_of(study, str(file), on.pair)
+    networks: dict[str, Network] = {}
+    fit_prompts = 0
+    for name, timed in timed_conditions(study, fit, _traces(settings.fit_traces, fit), profiles, bar):
+        fit_prompts = len(np.unique(timed.learned.prompts))
+        networks[name] = _learned(timed, f"{file}: conditions.{name}", fit, settings.seed)
+    found: dict[str, Found] = {}
+    prompts, tasks = 0, list[str]()
+    for name, timed in timed_conditions(study, on, _traces(settings.traces, on), profiles, bar):
+        prompts, tasks = len(np.unique(timed.fixed.prompts)), [str(task) for task in np.unique(timed.fixed.tasks)]
+        if prompts < FEWEST_PROMPTS:
+            raise UserError(f"{on.folder}: answers to {FEWEST_PROMPTS} questions at least are needed; raise --limit")
+        running = {other: networks[other] for other in study.fitted_for(name)}
+        lines = judged(timed, running, _schedules(study, timed, file), name, settings.seed)
+        found[name] = _found(study, name, profiles[name], timed, lines)
+    return Findings(
+        about=study.about,
+        clock="modelled",
+        acceptance_of=on.pair.name,
+        fit_prompts=fit_prompts,
+        prompts=prompts,
+        tasks=tasks,
+        decision_ms=study.decision_ms,
+        axis=None if study.axis is None else study.axis.label,
+        conditions=[found[name] for name in study.conditions],
+    )
+
+
+def check_figure(study: Study, file: Path, figure: str) -> None:
+    """Refuse a figure that could not be drawn.
+
+    Raises:
+        UserError: the study has no axis, or the file is no SVG.
+    """
+    if study.axis is None:
+        raise UserError(f"{file}: axis: missing; a figure needs a number of the machine to be drawn along")
+    if Path(figure).suffix != ".svg":
+        raise UserError(f"--figure {figure}: figures are SVG; give a name that ends in .svg")
+
+
+def _check_runs(fit: RecordedRun, on: RecordedRun) -> None:
+    """Refuse runs that no study can be made of."""
+    refuse_eval_questions(fit)
+    if _weights(fit) != _weights(on):
+        raise UserError(f"{on.folder}: of other models than {fit.folder}; give two runs of one pair")
+    known = {question_digest(fit.question(row.task, row.question_id)) for row in fit.rows}
+    for row in on.rows:
+        if question_digest(on.question(row.task, row.question_id)) in known:
+            raise UserError(
+                f"{on.folder}: {row.task}/{row.question_id} is fitted to in {fit.folder}; judge on other questions"
+            )
+
+
+def _weights(recorded: RecordedRun) -> dict[str, str | None]:
+    return {role: facts.get("sha256") for role, facts in recorded.manifest.weights.items()}
+
+
+def _traces(given: str | None, recorded: RecordedRun) -> Path:
+    return recorded.folder / "traces" if given is None else Path(given)
+
+
+def _learned(timed: Timed, origin: str, fit: RecordedRun, seed: int) -> Network:
+    """Return the scheduler that `treegraft fit` would distil."""
+    rounds = timed.learned
+    if len(np.unique(rounds.prompts)) < FOLDS:
+        raise UserError(f"{fit.folder}: answers to {FOLDS} questions at least are needed; raise limit")
+    if rounds.most_calls < 1:
+        raise UserError(
+            f"{origin}: B0 is 0, so that there is nothing to learn; give settings: {{max_calls: 1}}, or leave it out"
+        )
+    values = fit_values(rounds, seed, lambda line: None)
+    return distil(rounds, values.margins, seed)
+
+
+def _schedules(study: Study, timed: Timed, file: Path) -> Sequence[str]:
+    for bits in study.schedules:
+        if len(bits) != timed.fixed.steps:
+            raise UserError(f"{file}: schedules: {bits!r} has {len(bits)} bits for {timed.fixed.steps} steps")
+    return study.schedules
+
+
+def _found(study: Study, name: str, profile: Profile, timed: Timed, lines: list[Line]) -> Found:
+    condition = study.conditions[name]
+    return Found(
+        condition=name,
+        clock=f"{CLOCK_PREFIX}{profile.name}",
+        group=condition.clock,
+        place=None if study.axis is None else float(condition.machine[study.axis.key]),
+        pair=profile.pair,
+        device=profile.device,
+        kind=profile.kind,
+        unknown=list(profile.unknown),
+        target_ms=timed.latency.target_ms,
+        middle_ms=timed.latency.middle_ms,
+        most_calls=timed.fixed.most_calls,
+        lines=lines,
+    )

@@ -1,0 +1,75 @@
+"""A study's findings as text: a table a condition, each saying whose acceptance and whose latencies it shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from tabulate import tabulate
+
+from harness.studying.judging import Gain, Line
+from harness.studying.study import Findings, Found
+
+WORDS = (
+    "speedup: time of autoregressive decoding over the policy's, each summed over all answers; a token of the former "
+    "takes a target forward of one token and what stands beside every round, under the same clock.",
+    "over the better endpoint: how much faster than never or always calling, whichever takes less time in all; over "
+    "refit: than the scheduler fitted under this very condition.",
+    "[ ]: 95% interval, paired bootstrap over prompts.",
+    "calls a round: of the middle drafter, along the policy's own path; learned schedulers keep to B0.",
+)
+
+
+def render(findings: Findings, kind: str) -> str:
+    """Return findings as `table`, `markdown` or `json`."""
+    if kind == "json":
+        return json.dumps(asdict(findings), indent=1)
+    return "\n\n".join(
+        [
+            findings.about,
+            _facts(findings),
+            *(_section(findings, found, markdown=kind == "markdown") for found in findings.conditions),
+            _listed(WORDS, markdown=kind == "markdown"),
+        ]
+    )
+
+
+def _facts(findings: Findings) -> str:
+    decision = "" if findings.decision_ms is None else f", a learned decision {findings.decision_ms:g} ms at least"
+    return (
+        f"Modelled{decision}: schedulers fitted to {findings.fit_prompts} prompts, all judged on {findings.prompts} "
+        f"others ({', '.join(findings.tasks)}), greedy."
+    )
+
+
+def caption(findings: Findings, found: Found) -> str:
+    """Return what a condition's numbers are: modelled, and of whose acceptance and latencies."""
+    unknown = f"; unknown and charged nothing: {', '.join(found.unknown)}" if found.unknown else ""
+    return (
+        f"Modelled: acceptance of pair {findings.acceptance_of}, latencies of pair {found.pair} on {found.device} "
+        f"({found.clock}, {found.kind}); T_tgt {found.target_ms:.2f} ms, T_mid {found.middle_ms:.2f} ms, "
+        f"B0 {found.most_calls}{unknown}."
+    )
+
+
+def _section(findings: Findings, found: Found, *, markdown: bool) -> str:
+    transfers = any(line.over_refit for line in found.lines)
+    headers = ["policy", "speedup", "over the better endpoint", "calls a round", *(["over refit"] if transfers else [])]
+    rows = [_row(line, transfers) for line in found.lines]
+    sides = ("left", *["right"] * (len(headers) - 1))
+    grid = tabulate(rows, headers, "github" if markdown else "simple", colalign=sides, disable_numparse=True)
+    title = f"### {found.condition}\n" if markdown else f"{found.condition}:"
+    return f"{title}\n{caption(findings, found)}\n\n{grid}"
+
+
+def _row(line: Line, transfers: bool) -> list[str]:
+    cells = [line.policy, f"{line.speedup:.3f}", _share(line.gain), f"{line.calls:.2f}"]
+    return [*cells, _share(line.over_refit)] if transfers else cells
+
+
+def _share(gain: Gain | None) -> str:
+    return "" if gain is None else f"{gain.value:+.1%} [{gain.low:+.1%}, {gain.high:+.1%}]"
+
+
+def _listed(words: tuple[str, ...], *, markdown: bool) -> str:
+    return "\n".join(f"- {line}" if markdown else line for line in words)
