@@ -20,6 +20,22 @@ from methods.value_system.traces import TracedAnswer, read_traces, write_traces
 from tasks.known_eval import question_digest
 
 
+def greedy_answers(recorded: RecordedRun) -> list[Row]:
+    """Return the baseline's answers of a run, along which drafters can draft.
+
+    Raises:
+        UserError: it sampled, its pair has no middle drafter, or it holds none.
+    """
+    if recorded.config.temperature:
+        raise UserError("RUN: it sampled, and only greedy text can be traced; run again with temperature 0")
+    if recorded.pair.middle is None:
+        raise UserError(f"RUN: pair {recorded.pair.name}: {recorded.pair.no_middle}")
+    answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+    if not answers:
+        raise UserError("RUN: holds no answer of the baseline to trace; run it first")
+    return answers
+
+
 class Collector:
     """Traces the baseline's answers of a run.
 
@@ -32,13 +48,7 @@ class Collector:
     """
 
     def __init__(self, recorded: RecordedRun, folder: Path) -> None:
-        if recorded.config.temperature:
-            raise UserError("RUN: it sampled, and only greedy text can be traced; run again with temperature 0")
-        if recorded.pair.middle is None:
-            raise UserError(f"RUN: pair {recorded.pair.name}: {recorded.pair.no_middle}")
-        self.answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
-        if not self.answers:
-            raise UserError("RUN: holds no answer of the baseline to trace; run it first")
+        self.answers = greedy_answers(recorded)
         self._recorded, self._folder = recorded, folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
