@@ -81,6 +81,7 @@ class CalibratedGrafting(TreeMethod):
         vocabulary = common_vocabulary(models.target, models.middle)
         self._middle = NeuralDrafter(models.middle, width=settings.width, vocabulary=vocabulary)
         self._index = NgramIndex(len(self._artifact.edges.copied))
+        self._costs = self._artifact.costs[0]
         self._recent = Recent()
         self._reached = Reached(self._artifact.rate)
         self._round = _Round()
@@ -100,12 +101,13 @@ class CalibratedGrafting(TreeMethod):
             forwards.append(Forward("middle", None, self._middle.model.length, 0))
         self._index = NgramIndex(len(self._artifact.edges.copied))
         self._index.extend(context)
+        self._costs = self._artifact.costs_at(len(context))
         self._recent, self._reached = Recent(), Reached(self._artifact.rate)
         return forwards
 
     def draft(self, context: Sequence[int], remaining: int, watch: Stopwatch, forwards: list[Forward]) -> DraftTree:
         """Return the tree of all nodes that are worth their place."""
-        costs, rate = self._artifact.costs, self._reached.rate
+        costs, rate = self._costs, self._reached.rate
         deepest = min(remaining - 1, self.models.target.max_positions - len(context))
         with watch.span("small"):
             grown = SurvivalTree(
@@ -166,7 +168,7 @@ class CalibratedGrafting(TreeMethod):
             for gain, node in grown.calls_for(done.evaluated.keys())[: self.settings.width]:
                 chosen |= {*grown.tree.path(node)} - done.evaluated.keys()
                 gained += gain
-                value = worth * gained - price * self._artifact.costs.call(unseen + len(chosen))
+                value = worth * gained - price * self._costs.call(unseen + len(chosen))
                 if value > best[0]:
                     best = value, set(chosen)
             return sorted(best[1])
@@ -189,7 +191,7 @@ class CalibratedGrafting(TreeMethod):
             grown.settle()
         done.calls += 1
         forwards.append(Forward("middle", done.calls, evaluated, seen))
-        self._reached.spend(self._artifact.costs.call(evaluated))
+        self._reached.spend(self._costs.call(evaluated))
         with watch.span("small"):
             grown.grow()
         self._small_forward(grown, context, forwards)
@@ -217,7 +219,7 @@ class CalibratedGrafting(TreeMethod):
         """Return the tree of the likeliest nodes, as many as are worth more than the time that they take."""
         order = grown.by_survival()[: self.most_sent]
         if self._options.size == "machine":
-            costs, gained = self._artifact.costs, 0.0
+            costs, gained = self._costs, 0.0
             best = (-rate * costs.verification(1), 0)
             for size, node in enumerate(order, 1):
                 gained += exp(grown.tree.scores[node])

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hardware_profiles.profile import Profile
 from harness.errors import UserError
 from harness.fitting.collect import greedy_answers
@@ -31,7 +29,8 @@ METHOD = "treegraft-calibrated"
 WORTHS = (0.8, 1.0, 1.2, 1.4)
 """Of which the one with the best rate on the fit questions is kept."""
 _EXPECTED = 1.5  # tokens a unit of time, before anything was reached
-_SIZES = 64
+_SIZES = range(1, 65)
+_CONTEXTS = (32, 64, 128, 256, 512, 1024, 2048)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +41,34 @@ class Work:
         recorded: a run.
         answers: its baseline's.
         profile: the machine.
-        costs: a table of it.
-        unit: a verification of one token, in ms.
     """
 
     recorded: RecordedRun
     answers: Sequence[Row]
     profile: Profile
-    costs: CostTable
-    unit: float
 
-    @classmethod
-    def of(cls, recorded: RecordedRun, profile: Profile) -> Work:
-        """Return the work of a recorded run under a profile, costs taken at its prompts' median length."""
-        answers = greedy_answers(recorded)
-        context = int(np.median([row.prompt_tokens or 1 for row in answers]))
-        beside = profile.costs.verify_ms + profile.costs.other_ms
-        unit = profile.forward_ms("target", 1, context) + beside
-        sizes = range(1, _SIZES + 1)
-        costs = CostTable(
-            verifications=[(profile.forward_ms("target", size, context) + beside) / unit for size in sizes],
-            calls=[
-                (profile.forward_ms("middle", size, context) + profile.costs.middle_call_ms) / unit for size in sizes
-            ],
-        )
-        return cls(recorded, answers, profile, costs, unit)
+    @property
+    def costs(self) -> list[CostTable]:
+        """What forwards cost, for contexts of several lengths."""
+        beside = self.profile.costs.verify_ms + self.profile.costs.other_ms
+        tables = []
+        for context in _CONTEXTS:
+            verifications = [self.profile.forward_ms("target", size, context) + beside for size in _SIZES]
+            calls = [self.profile.forward_ms("middle", size, context) for size in _SIZES]
+            unit = verifications[0]
+            tables.append(
+                CostTable(
+                    context=context,
+                    verifications=[ms / unit for ms in verifications],
+                    calls=[(ms + self.profile.costs.middle_call_ms) / unit for ms in calls],
+                )
+            )
+        return tables
+
+    def unit(self, context: int) -> float:
+        """Return the milliseconds of a verification of one token behind a context."""
+        costs = self.profile.costs
+        return self.profile.forward_ms("target", 1, context) + costs.verify_ms + costs.other_ms
 
     def artifact(self, edges: EdgeModel, rate: float, worth: float) -> EdgeArtifact:
         """Return an artifact without a card."""
@@ -113,7 +115,7 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     profile, _, recorded = opened(run, settings.clock)
     out = out_folder(settings)
     refuse_eval_questions(recorded)
-    work = Work.of(recorded, profile)
+    work = Work(recorded, greedy_answers(recorded), profile)
     if len({(row.task, row.question_id) for row in work.answers}) < FOLDS:
         raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
     first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
@@ -147,21 +149,22 @@ def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], b
     spec = resolve(METHOD, definitions={}, pair=recorded.pair.defaults, config={}, flags=flags)
     method = CalibratedGrafting(recorded.drafting_models(spec), spec.settings, artifact)
     visits: list[list[Visit]] = []
-    ms = tokens = rounds = calls = sent = 0.0
+    time = tokens = rounds = calls = sent = 0.0
     with bar("answers drafted along", len(work.answers)) as advance:
         for row in work.answers:
             method.visits = []
             _, drafted = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
             records = [record for _, record in drafted]
             spans = decode_spans(records, work.profile, schedules=True)
-            ms += 1e3 * (spans.small_s + spans.middle_s + spans.scheduler_s + spans.verify_s + spans.other_s)
+            seconds = spans.small_s + spans.middle_s + spans.scheduler_s + spans.verify_s + spans.other_s
+            time += 1e3 * seconds / work.unit(row.prompt_tokens or 1)
             tokens += len(row.token_ids)
             rounds += len(records)
             calls += sum(record.calls for record in records)
             sent += sum(record.drafted for record in records)
             visits.append(method.visits)
             advance(1, row.task)
-    return Pass(visits, tokens * work.unit / ms, calls / rounds, sent / rounds)
+    return Pass(visits, tokens / time, calls / rounds, sent / rounds)
 
 
 def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], passes: dict[float, Pass]) -> dict[str, Any]:
@@ -172,7 +175,6 @@ def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], passes: 
         "answers": len(work.answers),
         "visits": sum(map(len, visits)),
         "recipe": {"seed": settings.seed, "folds": FOLDS},
-        "unit_ms": work.unit,
         "rates": {str(worth): round(found.rate, 5) for worth, found in passes.items()},
         "calibration": calibration(fit_unseen(visits, [row.task for row in work.answers], settings.seed)),
         "versions": versions(),

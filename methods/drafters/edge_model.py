@@ -101,7 +101,7 @@ class EdgeModel(BaseModel):
 def copied_inputs(evidence: Evidence, longest: int, depth: int, recent: Recent) -> tuple[float, ...]:
     """Return log share, log of occurrences, log of age, how much longer another match is, depth, luck of look-up."""
     return (
-        math.log(evidence.count / evidence.total),
+        math.log(evidence.times / evidence.total),
         math.log(evidence.total),
         math.log(evidence.age),
         longest - evidence.match,

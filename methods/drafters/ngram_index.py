@@ -13,7 +13,7 @@ class Evidence(NamedTuple):
     """The token."""
     match: int
     """Tokens of the longest n-gram that it followed."""
-    count: int
+    times: int
     """Of the occurrences looked at, those that it followed."""
     total: int
     """Occurrences of that n-gram looked at."""

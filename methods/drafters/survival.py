@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import exp
@@ -72,7 +72,7 @@ class SurvivalTree:
         while self._waiting and len(self.tree) < self._most:
             self._look_up(heappop(self._waiting)[1])
 
-    def calls_for(self, evaluated: Sequence[int] | set[int]) -> list[tuple[float, int]]:
+    def calls_for(self, evaluated: Collection[int]) -> list[tuple[float, int]]:
         """Return by how much evaluating each other node should lengthen the accepted path, best first.
 
         Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from math import log
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +19,12 @@ EDGES_FILE = "edges.json"
 
 
 class CostTable(BaseModel):
-    """What forwards take, in units of a verification of one token."""
+    """What forwards behind some context take, in units of a verification of one token there."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    context: int = Field(ge=1)
+    """Tokens of the context."""
     verifications: list[PositiveFloat] = Field(min_length=2)
     """Of 1, 2, … tokens, with the work beside the forward; what comes behind the last is extrapolated."""
     calls: list[PositiveFloat] = Field(min_length=2)
@@ -56,14 +59,18 @@ class EdgeArtifact(BaseModel):
     """Where costs came from."""
     edges: EdgeModel
     """Acceptance of edges."""
-    costs: CostTable
-    """The machine."""
+    costs: list[CostTable] = Field(min_length=1)
+    """The machine, for contexts of several lengths."""
     rate: PositiveFloat
     """Committed tokens a unit of time that were reached on the fit questions."""
     worth: PositiveFloat
     """Tokens that come with one that the middle drafter finds: look-up may go on behind it."""
     card: dict[str, Any]
     """Data, recipe, figures and versions."""
+
+    def costs_at(self, context: int) -> CostTable:
+        """Return the table of the nearest context, by ratio."""
+        return min(self.costs, key=lambda table: abs(log(table.context / context)))
 
 
 def load_edges(settings: Settings) -> EdgeArtifact:
