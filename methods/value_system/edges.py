@@ -29,7 +29,7 @@ _BINS = 10
 _TOP = 3  # of the middle's tokens, those that a tree would hold
 _HELD = 0.1  # a look-up token below that probability would not be in the tree
 _STRENGTH = 10.0  # of the data against the ridge
-_FEWEST = 50  # rows of either kind that a regression needs
+_FEWEST = 20  # rows of either kind that a regression needs
 
 PRIOR = EdgeModel(
     copied=tuple((bias, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0) for bias in (-2.0, -1.2, -0.6, 0.0, 0.4, 0.8)),
