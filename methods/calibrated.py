@@ -146,8 +146,8 @@ class CalibratedGrafting(TreeMethod):
             self._middle.commit(accepted)
 
     def schedule(self) -> list[int] | None:
-        """Return the round's decisions, 1 for every call; the last one was no."""
-        return [1] * self._round.calls + [0]
+        """Return the round's steps: 0 where look-up grew the tree, 1 where the middle was called."""
+        return self._round.steps
 
     @property
     def _most_held(self) -> int:
@@ -189,8 +189,7 @@ class CalibratedGrafting(TreeMethod):
                 done.evaluated[node] = proposals
                 grown.fuse(node, proposals, self._options.fusion)
             grown.settle()
-        done.calls += 1
-        forwards.append(Forward("middle", done.calls, evaluated, seen))
+        forwards.append(Forward("middle", done.take(1), evaluated, seen))
         self._reached.spend(self._costs.call(evaluated))
         with watch.span("small"):
             grown.grow()
@@ -212,7 +211,7 @@ class CalibratedGrafting(TreeMethod):
 
     def _small_forward(self, grown: SurvivalTree, context: Sequence[int], forwards: list[Forward]) -> None:
         if grown.looked_up:
-            forwards.append(Forward("small", self._round.calls + 1, grown.looked_up, len(context)))
+            forwards.append(Forward("small", self._round.take(0), grown.looked_up, len(context)))
             grown.looked_up = 0
 
     def _sent(self, grown: SurvivalTree, rate: float) -> DraftTree:
@@ -263,8 +262,18 @@ class _Round:
 
     def __init__(self, grown: SurvivalTree | None = None) -> None:
         self._grown = grown
-        self.calls = 0
+        self.steps: list[int] = []
         self.evaluated: dict[int, list[tuple[int, float]]] = {}
+
+    @property
+    def calls(self) -> int:
+        """Middle calls so far."""
+        return sum(self.steps)
+
+    def take(self, bit: int) -> int:
+        """Count a step, 1 for a call; return its number."""
+        self.steps.append(bit)
+        return len(self.steps)
 
     def hits(self, node: int, token: int) -> dict[str, bool]:
         """Return whose first choice behind a node was right, of the drafters that made one."""

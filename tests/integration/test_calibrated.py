@@ -112,3 +112,12 @@ def test_visits_tell_what_was_known_at_every_accepted_node(calibrated, prompts):
     generation = decoder.generate(prompts[1], DecodingParams(max_new_tokens=16))
     drafted = generation.token_ids[:-1] if generation.rounds[-1].drafted == 0 else generation.token_ids
     assert [visit.token for visit in decoder.visits] == drafted
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_schedules_and_forwards_tell_the_same(calibrated, prompts, parts):
+    _, decoder = calibrated(**parts)
+    for one in decoder.generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds:
+        drafting = [forward for forward in one.forwards if forward.role != "target"]
+        assert [forward.step for forward in drafting] == list(range(1, len(one.schedule) + 1))
+        assert [int(forward.role == "middle") for forward in drafting] == one.schedule
