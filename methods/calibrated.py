@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, log
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError
-from harness.registry import unknown_name
 from methods.core.generation import Forward
 from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
@@ -21,40 +17,9 @@ from methods.drafters.neural import NeuralDrafter, common_vocabulary
 from methods.drafters.ngram_index import NgramIndex
 from methods.drafters.survival import SurvivalTree
 from methods.method import Models, register_method
-from methods.schedulers.edge_artifact import EdgeArtifact, load_edges
+from methods.schedulers.edge_artifact import EdgeArtifact, calibrated_options, load_edges
 from methods.settings import Settings
 from methods.tree_method import TreeMethod
-
-
-class CalibratedOptions(BaseModel):
-    """What the `options` of a calibrated method may hold: which of its parts are switched on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    when: Literal["gain", "once"] = "gain"
-    """When the middle is called: while the expected gain outweighs its time, or once, at the root, in every round."""
-    fusion: bool = True
-    """Whether an edge that the middle has scored is judged by look-up's evidence too."""
-    size: Literal["machine", "budget"] = "machine"
-    """How many nodes are sent: as many as are worth their time here, or the likeliest `budget` ones."""
-    most: int = Field(default=48, ge=1, le=1024)
-    """Most nodes that a round may send, root not counted, whatever they are worth."""
-
-
-def calibrated_options(settings: Settings) -> CalibratedOptions:
-    """Return the options of a calibrated method.
-
-    Raises:
-        UserError: an unknown option, or an unusable value.
-    """
-    try:
-        return CalibratedOptions.model_validate(settings.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden":
-            raise unknown_name("option of treegraft-calibrated", key, CalibratedOptions.model_fields) from error
-        raise UserError(f"options: {key}: {first['msg']} (given: {first['input']!r})") from error
 
 
 @register_method("calibrated")

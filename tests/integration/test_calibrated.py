@@ -16,30 +16,13 @@ PARTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("edges")
-    tables = [
-        CostTable(
-            context=context,
-            verifications=[1 + 0.01 * size for size in range(64)],
-            calls=[0.1 + 0.005 * size for size in range(64)],
-        )
-        for context in (8, 64)
-    ]
-    write_edges(
-        folder, EdgeArtifact(pair="tiny", clock="none", edges=PRIOR, costs=tables, rate=1.5, worth=1.2, card={})
-    )
-    return str(folder)
-
-
 @pytest.fixture
-def calibrated(tiny, method, artifact):
+def calibrated(tiny, method):
     """Build the method over a target and a middle of other weights, with some of its parts."""
 
     def build(middle_seed=1, **options):
         target = tiny()
-        settings = {"artifact": artifact, "options": options, "budget": 7}
+        settings = {"options": options, "budget": 7}
         return target, method("treegraft-calibrated", target, middle=tiny(seed=middle_seed), **settings)
 
     return build
@@ -64,10 +47,10 @@ def test_a_perfect_middle_is_followed(calibrated, prompts):
     assert len(generation.rounds) < 24
 
 
-def test_sampled_output_is_the_baselines(tiny, method, artifact, prompts):
+def test_sampled_output_is_the_baselines(tiny, method, prompts):
     target = tiny(vocab_size=12, seed=2)
     few = [[token % 12 for token in prompt] for prompt in prompts[:5]]
-    decoder = method("treegraft-calibrated", target, middle=tiny(vocab_size=12, seed=3), artifact=artifact)
+    decoder = method("treegraft-calibrated", target, middle=tiny(vocab_size=12, seed=3))
     baseline = method("autoregressive", target)
     for index, prompt in enumerate(few):
         params = DecodingParams(max_new_tokens=20, temperature=1.0, draw_key=(5, "mini", index, 0))
