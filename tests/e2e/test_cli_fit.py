@@ -194,9 +194,9 @@ def test_a_fitted_edge_model_decodes_and_comes_out_the_same_again(treegraft, run
     card = json.loads(text)["card"]
     assert card["visits"] > 0
     assert card["calibration"]["all"]["edges"] > 0
-    Path("own.yaml").write_text(
-        "methods: [{name: treegraft-calibrated, artifact: edges}, calibrated-gate]\nartifact: edges\n"
-    )
+    names = ("treegraft-calibrated", "calibrated-gate", "calibrated-fusion", "calibrated-size")
+    own = [{"name": f"my-{name}", "base": name, "artifact": "edges"} for name in names]
+    Path("own.yaml").write_text(json.dumps({"methods": own}))
     result = run("own.yaml", "--tasks", "gsm8k", "--limit", 2, "--max-new-tokens", 12, "--out", "decoded")
     assert result.code == 0, result.err
     assert {row.verdict for row in rows_of("decoded")} == {"reference", "identical"}
@@ -209,11 +209,11 @@ def test_edges_are_not_fitted_to_questions_to_be_measured_on_and_broken_ones_are
     assert "measured on" in refused.err
     Path("broken").mkdir()
     Path("broken/edges.json").write_text("{}")
-    Path("own.yaml").write_text("methods: [{name: treegraft-calibrated, artifact: broken}]\n")
+    Path("own.yaml").write_text("methods: [{name: my, base: treegraft-calibrated, artifact: broken}]\n")
     result = run("own.yaml", "--tasks", "gsm8k", "--out", "decoded")
     assert result.code == 2
     assert "edges.json" in result.err
-    Path("own.yaml").write_text("methods: [{name: treegraft-calibrated, options: {fusoin: true}}]\n")
+    Path("own.yaml").write_text("methods: [{name: my, base: treegraft-calibrated, options: {fusoin: true}}]\n")
     result = run("own.yaml", "--tasks", "gsm8k", "--out", "decoded")
     assert result.code == 2
-    assert "did you mean 'fusion'" in result.err
+    assert "did you mean fusion" in result.err
