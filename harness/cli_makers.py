@@ -69,9 +69,14 @@ def fit_command(run: Path, **flags: Any) -> None:
     Every schedule of its rounds is traced without a target forward, values are fitted to what they were worth under the
     clock, and a tiny network is distilled from those. The same command goes on where it was stopped.
     """
+    from harness.fitting.edges import METHOD, fit_calibrated
     from harness.fitting.fit import fit
 
     settings = from_flags(FitSettings, given(flags))
+    if settings.method == METHOD:
+        fit_calibrated(run, settings, bar, click.echo)
+        click.echo(f"{settings.out}: use it as  artifact: {settings.out}  of method {METHOD}")
+        return
     artifact = fit(run, settings, bar, click.echo)
     click.echo(f"a call brings {artifact.call_gain:.3f} tokens: call_gain of the latency-normalized heuristic")
     click.echo(f"{settings.out}: use it as  artifact: {settings.out}  of method treegraft, or in a pair's defaults")

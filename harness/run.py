@@ -20,6 +20,7 @@ from harness.retiming import profile_of
 from harness.store import Store
 from methods.catalog import FAMILIES, NO_SMALL, PEERS, MethodSpec, needed_drafters
 from methods.drafters.cascade import cascade_options
+from methods.schedulers.edge_artifact import check_calibrated
 from methods.schedulers.scheduler import make_scheduler
 from methods.settings import Settings
 
@@ -94,7 +95,11 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
     return Plan(config, pair, methods, blocks, data, profile)
 
 
-_CHECKS: dict[str, Callable[[Settings], object]] = {"treegraft": make_scheduler, "csd": cascade_options}
+_CHECKS: dict[str, Callable[[Settings], object]] = {
+    "calibrated": check_calibrated,
+    "csd": cascade_options,
+    "treegraft": make_scheduler,
+}
 """By family, what raises where its settings are not usable."""
 
 

@@ -15,12 +15,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.errors import UserError
 from harness.registry import unknown_name
 from methods.schedulers.artifact import artifact_digest
+from methods.schedulers.edge_artifact import edges_digest
 from methods.settings import Settings
 
 BASELINE = "autoregressive"
 
 FAMILIES = {
     "autoregressive": "methods.tree_method",
+    "calibrated": "methods.calibrated",
     "csd": "methods.csd",
     "treegraft": "methods.treegraft",
     "hf-assisted": "methods.peers",
@@ -117,10 +119,12 @@ def resolve(
         raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
     if own.get("schedule") is not None and spec.settings.scheduler != "fixed":
         raise UserError(f"method {name!r}: schedule: nobody follows it; give scheduler: fixed, or leave it out")
-    if spec.settings.scheduler not in FITTED or spec.settings.artifact is None:
+    digest = edges_digest if spec.family == "calibrated" else artifact_digest
+    fitted = spec.family == "calibrated" or spec.settings.scheduler in FITTED
+    if not fitted or spec.settings.artifact is None:
         return spec
     try:
-        return spec.model_copy(update={"artifact_sha256": artifact_digest(spec.settings.artifact)})
+        return spec.model_copy(update={"artifact_sha256": digest(spec.settings.artifact)})
     except UserError as error:
         raise UserError(f"method {name!r}: {error}") from error
 
@@ -135,7 +139,7 @@ def _registered() -> dict[str, Entry]:
 def needed_drafters(spec: MethodSpec) -> list[str]:
     """Return which neural drafters of the pair a method of ours needs: `middle`, `small`, both or none."""
     scheduled = spec.family == "treegraft" and spec.settings.scheduler != "never"
-    middle = scheduled or spec.family in ("csd", "hf-assisted")
+    middle = scheduled or spec.family in ("calibrated", "csd", "hf-assisted")
     small = spec.family == "treegraft" and spec.settings.small == "neural"
     return ["middle"] * middle + ["small"] * small
 

@@ -73,12 +73,29 @@ def _random_trees(rng, signals):
     return lightgbm.train(options, data, num_boost_round=3).model_to_string()
 
 
+def _unfitted_edges():
+    """What is believed before anything is fitted, on a machine where calls and nodes cost a little."""
+    from methods.schedulers.edge_artifact import CostTable, EdgeArtifact
+    from methods.value_system.edges import PRIOR
+
+    tables = [
+        CostTable(
+            context=context,
+            verifications=[1 + 0.01 * size for size in range(64)],
+            calls=[0.1 + 0.005 * size for size in range(64)],
+        )
+        for context in (8, 64)
+    ]
+    return EdgeArtifact(pair="toy", clock="profile:none", edges=PRIOR, costs=tables, rate=1.5, worth=1.2, card={})
+
+
 @pytest.fixture(scope="session")
 def random_artifact(tmp_path_factory):
     """Write a scheduler artifact of random numbers, which calls now and then; return its folder."""
     import numpy as np
 
     from methods.schedulers.artifact import Artifact, Network, Planner, write_artifact
+    from methods.schedulers.edge_artifact import write_edges
     from methods.schedulers.signals import signal_groups
 
     @cache
@@ -108,6 +125,7 @@ def random_artifact(tmp_path_factory):
         folder = tmp_path_factory.mktemp(f"artifact-{steps}")
         models = {bit: _random_trees(rng, len(every)) for bit in ("call", "skip")}
         write_artifact(folder, artifact, Planner(signals=every, steps=dict.fromkeys(range(1, steps + 1), models)))
+        write_edges(folder, _unfitted_edges())
         return str(folder)
 
     return write

@@ -21,6 +21,24 @@ from methods.value_system.traces import TracedAnswer, read_traces, write_traces
 from tasks.known_eval import question_digest
 
 
+def greedy_answers(recorded: RecordedRun) -> list[Row]:
+    """Return the baseline's answers of a run, along which drafters can draft.
+
+    Raises:
+        UserError: it sampled, its pair has no middle drafter, or it holds none.
+    """
+    if recorded.config.temperature:
+        raise UserError(
+            f"{recorded.folder}: it sampled, and only greedy text can be traced; run again with temperature 0"
+        )
+    if recorded.pair.middle is None:
+        raise UserError(f"{recorded.folder}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
+    answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+    if not answers:
+        raise UserError(f"{recorded.folder}: holds no answer of the baseline to trace; run it first")
+    return answers
+
+
 class Collector:
     """Traces the baseline's answers of a run.
 
@@ -41,17 +59,9 @@ class Collector:
         settings: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> None:
-        if recorded.config.temperature:
-            raise UserError(
-                f"{recorded.folder}: it sampled, and only greedy text can be traced; run again with temperature 0"
-            )
-        if recorded.pair.middle is None:
-            raise UserError(f"{recorded.folder}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
-        answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+        answers = greedy_answers(recorded)
         chosen = _first_questions(answers, limit)
         self.answers = [row for row in answers if (row.task, row.question_id) in chosen]
-        if not self.answers:
-            raise UserError(f"{recorded.folder}: holds no answer of the baseline to trace; run it first")
         self._recorded, self._folder, self._settings = recorded, folder, dict(settings or {})
         try:
             folder.mkdir(parents=True, exist_ok=True)

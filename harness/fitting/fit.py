@@ -42,7 +42,7 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
         UserError: unusable input, or a run that holds questions to be measured on.
     """
     profile, latency, recorded = opened(run, settings.clock)
-    out = _out_folder(settings)
+    out = out_folder(settings)
     refuse_eval_questions(recorded)
     collector = Collector(recorded, Path(settings.traces or f"{settings.out.rstrip('/')}-traces"))
     drafting = collector.spec.settings
@@ -119,7 +119,12 @@ def refuse_eval_questions(recorded: RecordedRun) -> None:
             )
 
 
-def _out_folder(settings: FitSettings) -> Path:
+def out_folder(settings: FitSettings) -> Path:
+    """Return the folder of the finished artifact, made where it is missing.
+
+    Raises:
+        UserError: it cannot be made.
+    """
     out = Path(settings.out)
     try:
         out.mkdir(parents=True, exist_ok=True)

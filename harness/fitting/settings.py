@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -14,8 +16,10 @@ class FitSettings(BaseModel):
     """`profile:NAME`: what forwards and the work around them cost."""
     out: str
     """Folder of the finished scheduler."""
+    method: Literal["treegraft", "treegraft-calibrated"] = "treegraft"
+    """What to fit: the scheduler of treegraft, or the edge model of treegraft-calibrated."""
     traces: str | None = None
-    """Folder of traced rounds, from which a stopped command goes on; null is OUT-traces."""
+    """Folder of traced rounds, from which a stopped command goes on; null is OUT-traces. For treegraft alone."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Of folds and fits."""
 

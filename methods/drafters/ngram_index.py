@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Evidence(NamedTuple):
+    """What the context says for one token behind a window."""
+
+    token: int
+    """The token."""
+    match: int
+    """Tokens of the longest n-gram that it followed."""
+    times: int
+    """Of the occurrences looked at, those that it followed."""
+    total: int
+    """Occurrences of that n-gram looked at."""
+    age: int
+    """Tokens since it last followed."""
 
 
 class NgramIndex:
@@ -54,3 +70,29 @@ class NgramIndex:
         while stop and ends[stop - 1] > latest:
             stop -= 1
         return ends[max(0, stop - limit) : stop][::-1]
+
+    def evidence(self, window: Sequence[int], limit: int) -> list[Evidence]:
+        """Return what followed the window's n-grams, longest match first, then by count, then the most recent.
+
+        Args:
+            window: the last tokens, `longest` of them where there are as many.
+            limit: most occurrences looked at for each n; the search ends once as many tokens were found.
+        """
+        tokens, size = self.tokens, len(self.tokens)
+        found: dict[int, Evidence] = {}
+        for match in range(min(self.longest, len(window)), 0, -1):
+            positions = self.continuations(window[len(window) - match :], 1, limit)
+            if not positions:
+                continue
+            counts: dict[int, int] = {}
+            ages: dict[int, int] = {}
+            for position in positions:
+                token = tokens[position]
+                counts[token] = counts.get(token, 0) + 1
+                ages.setdefault(token, size - position)
+            for token in sorted(counts, key=lambda token: (-counts[token], ages[token])):
+                if token not in found:
+                    found[token] = Evidence(token, match, counts[token], len(positions), ages[token])
+            if len(found) >= limit:
+                break
+        return list(found.values())

@@ -92,10 +92,9 @@ def artifact_digest(name: str) -> str:
     Raises:
         UserError: there is none of that name.
     """
-    folder = _folder(name)
     digest = hashlib.sha256()
     for file in (SCHEDULER_FILE, PLANNER_FILE):
-        digest.update(_read(folder, file, name).encode())
+        digest.update(read_artifact_file(name, file).encode())
     return digest.hexdigest()
 
 
@@ -105,7 +104,7 @@ def load_artifact(name: str, settings: Settings) -> Artifact:
     Raises:
         UserError: there is none, it is broken, or it was fitted for another number of steps.
     """
-    artifact: Artifact = _parsed(Artifact, name, SCHEDULER_FILE)
+    artifact: Artifact = parsed(Artifact, name, SCHEDULER_FILE)
     fitted = artifact.drafting.get("steps")
     if fitted != settings.steps:
         raise UserError(f"scheduler artifact {name}: fitted for {fitted} steps, not {settings.steps}; fit another")
@@ -118,7 +117,7 @@ def load_planner(name: str) -> Planner:
     Raises:
         UserError: there are none, or they are broken.
     """
-    planner: Planner = _parsed(Planner, name, PLANNER_FILE)
+    planner: Planner = parsed(Planner, name, PLANNER_FILE)
     return planner
 
 
@@ -138,16 +137,26 @@ def _folder(name: str) -> Traversable:
     return Path(name)
 
 
-def _read(folder: Traversable, file: str, name: str) -> str:
+def read_artifact_file(name: str, file: str) -> str:
+    """Return the text of one of an artifact's files.
+
+    Raises:
+        UserError: there is no artifact of that name, or none of its files is called so.
+    """
     try:
-        return folder.joinpath(file).read_text(encoding="utf-8")
+        return _folder(name).joinpath(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"scheduler artifact {name}: {file} cannot be read; write it with treegraft fit") from error
 
 
-def _parsed(kind: type[Any], name: str, file: str) -> Any:
+def parsed(kind: type[Any], name: str, file: str) -> Any:
+    """Return one of an artifact's files as what it holds.
+
+    Raises:
+        UserError: it is not there or broken.
+    """
     try:
-        return kind.model_validate_json(_read(_folder(name), file, name))
+        return kind.model_validate_json(read_artifact_file(name, file))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "file"

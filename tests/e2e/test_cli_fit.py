@@ -181,3 +181,39 @@ def test_replay_gives_schedulers_the_times_of_the_profile(treegraft, run, fit_ru
     )
     assert one == two
     assert any(sum(record["schedule"]) for row in one for record in row["rounds"])
+
+
+def test_a_fitted_edge_model_decodes_and_comes_out_the_same_again(treegraft, run, fit_run, clock, rows_of):
+    base = fit_run(*TEXTS)
+    for out in ("edges", "again"):
+        result = treegraft("fit", base, "--method", "treegraft-calibrated", "--clock", clock, "--out", out)
+        assert result.code == 0, result.err
+        assert "a found token counts 1.0:" in result.out
+    text = Path("edges/edges.json").read_text()
+    assert text == Path("again/edges.json").read_text()
+    card = json.loads(text)["card"]
+    assert card["visits"] > 0
+    assert card["calibration"]["all"]["edges"] > 0
+    names = ("treegraft-calibrated", "calibrated-gate", "calibrated-fusion", "calibrated-size")
+    own = [{"name": f"my-{name}", "base": name, "artifact": "edges"} for name in names]
+    Path("own.yaml").write_text(json.dumps({"methods": own}))
+    result = run("own.yaml", "--tasks", "gsm8k", "--limit", 2, "--max-new-tokens", 12, "--out", "decoded")
+    assert result.code == 0, result.err
+    assert {row.verdict for row in rows_of("decoded")} == {"reference", "identical"}
+
+
+def test_edges_are_not_fitted_to_questions_to_be_measured_on_and_broken_ones_are_refused(treegraft, run, clock):
+    assert run("--tasks", "gsm8k", "--limit", 6, "--methods", "autoregressive", "--out", "eval").code == 0
+    refused = treegraft("fit", "eval", "--method", "treegraft-calibrated", "--clock", clock, "--out", "x")
+    assert refused.code == 2
+    assert "measured on" in refused.err
+    Path("broken").mkdir()
+    Path("broken/edges.json").write_text("{}")
+    Path("own.yaml").write_text("methods: [{name: my, base: treegraft-calibrated, artifact: broken}]\n")
+    result = run("own.yaml", "--tasks", "gsm8k", "--out", "decoded")
+    assert result.code == 2
+    assert "edges.json" in result.err
+    Path("own.yaml").write_text("methods: [{name: my, base: treegraft-calibrated, options: {fusoin: true}}]\n")
+    result = run("own.yaml", "--tasks", "gsm8k", "--out", "decoded")
+    assert result.code == 2
+    assert "did you mean fusion" in result.err

@@ -10,7 +10,9 @@ pytestmark = pytest.mark.torch
 
 COUNT = 10
 GREEDY = DecodingParams(max_new_tokens=COUNT)
-OURS = [name for name, entry in catalogue().items() if entry.family in ("autoregressive", "csd", "treegraft")]
+OURS = [
+    name for name, entry in catalogue().items() if entry.family in ("autoregressive", "calibrated", "csd", "treegraft")
+]
 BOTH = ("sliding_attention", "full_attention")
 GEMMA = {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 5, "layer_types": BOTH}
 FAMILIES = {

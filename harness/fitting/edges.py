@@ -1,0 +1,185 @@
+"""`treegraft fit --method treegraft-calibrated`: drafts along recorded text, learns which edges are accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardware_profiles.profile import Profile
+from harness.errors import UserError
+from harness.fitting.collect import greedy_answers
+from harness.fitting.fit import opened, out_folder, refuse_eval_questions
+from harness.fitting.judging import Note
+from harness.fitting.settings import FitSettings
+from harness.flags import Bar
+from harness.provenance import versions
+from harness.recorded import RecordedRun
+from harness.results import Row
+from harness.retiming import CLOCK_PREFIX, decode_spans
+from methods.calibrated import CalibratedGrafting
+from methods.catalog import resolve
+from methods.drafters.edge_model import EdgeModel, Visit
+from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
+from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen
+from methods.value_system.values import FOLDS
+
+METHOD = "treegraft-calibrated"
+WORTHS = (0.8, 1.0, 1.2, 1.4)
+"""Of which the one with the best rate on the fit questions is kept."""
+_EXPECTED = 1.5  # tokens a unit of time, before anything was reached
+_SIZES = range(1, 65)
+_CONTEXTS = (32, 64, 128, 256, 512, 1024, 2048)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is drafted along, and what things cost.
+
+    Attributes:
+        recorded: a run.
+        answers: its baseline's.
+        profile: the machine.
+    """
+
+    recorded: RecordedRun
+    answers: Sequence[Row]
+    profile: Profile
+
+    @property
+    def costs(self) -> list[CostTable]:
+        """What forwards cost, for contexts of several lengths."""
+        beside = self.profile.costs.verify_ms + self.profile.costs.other_ms
+        tables = []
+        for context in _CONTEXTS:
+            verifications = [self.profile.forward_ms("target", size, context) + beside for size in _SIZES]
+            calls = [self.profile.forward_ms("middle", size, context) for size in _SIZES]
+            unit = verifications[0]
+            tables.append(
+                CostTable(
+                    context=context,
+                    verifications=[ms / unit for ms in verifications],
+                    calls=[(ms + self.profile.costs.middle_call_ms) / unit for ms in calls],
+                )
+            )
+        return tables
+
+    def unit(self, context: int) -> float:
+        """Return the milliseconds of a verification of one token behind a context."""
+        costs = self.profile.costs
+        return self.profile.forward_ms("target", 1, context) + costs.verify_ms + costs.other_ms
+
+    def artifact(self, edges: EdgeModel, rate: float, worth: float) -> EdgeArtifact:
+        """Return an artifact without a card."""
+        clock = f"{CLOCK_PREFIX}{self.profile.name}"
+        pair = self.recorded.pair.name
+        return EdgeArtifact(pair=pair, clock=clock, edges=edges, costs=self.costs, rate=rate, worth=worth, card={})
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What drafting along all answers gave.
+
+    Attributes:
+        visits: by answer.
+        rate: committed tokens a unit of time.
+        calls: middle calls a round.
+        sent: draft nodes sent a round.
+    """
+
+    visits: list[list[Visit]]
+    rate: float
+    calls: float
+    sent: float
+
+
+def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> EdgeArtifact:
+    """Fit the edge model and what goes with it to a run on questions for fitting.
+
+    The first pass drafts with what is believed beforehand and calls the middle drafter once a round, the second with
+    what was learnt from the first; the model is fitted to the nodes of both that the target's text passed through.
+
+    Args:
+        run: the folder of a run; drafting goes along the baseline's greedy answers.
+        settings: what is asked.
+        bar: shows how far it is.
+        note: told what was found.
+
+    Returns:
+        The artifact, as it stands in the folder.
+
+    Raises:
+        UserError: unusable input, or a run that holds questions to be measured on.
+    """
+    profile, _, recorded = opened(run, settings.clock)
+    out = out_folder(settings)
+    refuse_eval_questions(recorded)
+    work = Work(recorded, greedy_answers(recorded), profile)
+    if len({(row.task, row.question_id) for row in work.answers}) < FOLDS:
+        raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
+    first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
+    note(f"one call a round, before fitting: {_told(first)}")
+    edges = fit_edges([visit for visits in first.visits for visit in visits])
+    second = drafted_along(work, work.artifact(edges, first.rate, 1.0), {}, bar)
+    note(f"calls by expected gain, fitted once: {_told(second)}")
+    visits = [one + other for one, other in zip(first.visits, second.visits, strict=True)]
+    edges = fit_edges([visit for own in visits for visit in own])
+    passes = {worth: drafted_along(work, work.artifact(edges, second.rate, worth), {}, bar) for worth in WORTHS}
+    for worth, found in passes.items():
+        note(f"a found token counts {worth}: {_told(found)}")
+    best = max(passes, key=lambda worth: passes[worth].rate)
+    artifact = work.artifact(edges, passes[best].rate, best).model_copy(
+        update={"card": _card(work, settings, visits, passes)}
+    )
+    write_edges(out, artifact)
+    return artifact
+
+
+def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], bar: Bar) -> Pass:
+    """Draft along recorded answers with an artifact.
+
+    Args:
+        work: what is drafted along.
+        artifact: what is believed.
+        options: of the method.
+        bar: shows progress.
+    """
+    recorded, flags = work.recorded, {"options": options, "artifact": None}
+    spec = resolve(METHOD, definitions={}, pair=recorded.pair.defaults, config={}, flags=flags)
+    method = CalibratedGrafting(recorded.drafting_models(spec), spec.settings, artifact)
+    visits: list[list[Visit]] = []
+    time = tokens = rounds = calls = sent = 0.0
+    with bar("answers drafted along", len(work.answers)) as advance:
+        for row in work.answers:
+            method.visits = []
+            _, drafted = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
+            records = [record for _, record in drafted]
+            spans = decode_spans(records, work.profile, schedules=True)
+            seconds = spans.small_s + spans.middle_s + spans.scheduler_s + spans.verify_s + spans.other_s
+            time += 1e3 * seconds / work.unit(row.prompt_tokens or 1)
+            tokens += len(row.token_ids)
+            rounds += len(records)
+            calls += sum(record.calls for record in records)
+            sent += sum(record.drafted for record in records)
+            visits.append(method.visits)
+            advance(1, row.task)
+    return Pass(visits, tokens / time, calls / rounds, sent / rounds)
+
+
+def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], passes: dict[float, Pass]) -> dict[str, Any]:
+    manifest = work.recorded.manifest
+    return {
+        "data": {name: task.sha256 for name, task in manifest.tasks.items()},
+        "weights": {role: facts["sha256"] for role, facts in manifest.weights.items()},
+        "answers": len(work.answers),
+        "visits": sum(map(len, visits)),
+        "recipe": {"seed": settings.seed, "folds": FOLDS},
+        "rates": {str(worth): round(found.rate, 5) for worth, found in passes.items()},
+        "calibration": calibration(fit_unseen(visits, [row.task for row in work.answers], settings.seed)),
+        "versions": versions(),
+    }
+
+
+def _told(found: Pass) -> str:
+    return f"{found.rate:.4f} tokens a verification's time, {found.calls:.2f} calls and {found.sent:.1f} nodes a round"

@@ -1,0 +1,153 @@
+"""A draft tree grown best-first by survival: the probability that the target's text passes through a node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import exp
+
+from methods.core.tree import DraftTree, Origin
+from methods.drafters.edge_model import NOTHING, EdgeModel, Recent, log_sigmoid, sigmoid
+from methods.drafters.ngram_index import Evidence, NgramIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What look-up found behind a node."""
+
+    evidence: list[Evidence]
+    """Longest match first."""
+    logits: dict[int, float]
+    """By token: how likely look-up alone holds it."""
+
+    @property
+    def best(self) -> float:
+        """The highest of the logits."""
+        return max(self.logits.values(), default=NOTHING)
+
+
+class SurvivalTree:
+    """One round's tree; its scores are log survival, so that a node's is never above its parent's.
+
+    Args:
+        context: committed tokens; the last is the root.
+        index: of the context.
+        model: the edge model.
+        recent: the drafters' luck so far.
+        floor: log survival below which no node is worth its place.
+        most: most nodes, root included.
+        deepest: no node lies deeper.
+        width: occurrences looked at for an n-gram.
+
+    Attributes:
+        tree: the tree.
+        found: what look-up found, by node.
+        looked_up: nodes looked up since it was last set to 0.
+    """
+
+    def __init__(
+        self,
+        context: Sequence[int],
+        index: NgramIndex,
+        model: EdgeModel,
+        recent: Recent,
+        *,
+        floor: float,
+        most: int,
+        deepest: int,
+        width: int,
+    ) -> None:
+        self.tree = DraftTree(context[-1])
+        self.found: dict[int, Found] = {}
+        self.looked_up = 0
+        self._index, self._model, self._recent = index, model, recent
+        self._floor, self._most, self._deepest, self._width = floor, most, deepest, width
+        self._windows: list[tuple[int, ...]] = [tuple(context[-index.longest :])]
+        self._gains: list[float] = [0.0]  # of each node's edge, in log-probability
+        self._waiting: list[tuple[float, int]] = [(0.0, 0)]  # nodes not looked up, the likeliest first
+
+    def grow(self) -> None:
+        """Look up the likeliest node that was not yet, until none is left that is worth it."""
+        while self._waiting and len(self.tree) < self._most:
+            self._look_up(heappop(self._waiting)[1])
+
+    def calls_for(self, evaluated: Collection[int]) -> list[tuple[float, int]]:
+        """Return by how much evaluating each other node should lengthen the accepted path, best first.
+
+        Args:
+            evaluated: nodes that the middle drafter knows already.
+        """
+        tree, model = self.tree, self._model
+        gains = [
+            (
+                exp(tree.scores[node]) * sigmoid(model.missed_logit(found.best, tree.depths[node], self._recent)),
+                node,
+            )
+            for node, found in self.found.items()
+            if node not in evaluated and tree.depths[node] < self._deepest
+        ]
+        return sorted(gains, key=lambda gain: (-gain[0], gain[1]))
+
+    def fuse(self, node: int, proposals: Sequence[tuple[int, float]], fusion: bool) -> None:
+        """Score a node's edges by what both drafters say; add those that are worth a place.
+
+        `settle` follows once all evaluated nodes are fused.
+
+        Args:
+            node: evaluated by the middle drafter.
+            proposals: tokens with the middle's log-probabilities; all that look-up found are among them.
+            fusion: False leaves look-up's evidence out.
+        """
+        tree, depth = self.tree, self.tree.depths[node]
+        copied = self.found[node].logits if fusion else {}
+        best = max(copied.values(), default=NOTHING)
+        second = max((logit for logit in copied.values() if logit < best), default=NOTHING)
+        alone = sum(logit == best for logit in copied.values()) == 1
+        for token, log_probability in proposals:
+            own = copied.get(token)
+            rival = second if own == best and alone else best
+            gain = log_sigmoid(self._model.fused_logit(log_probability, own, rival, depth, self._recent))
+            child = tree.children[node].get(token)
+            if child is not None:
+                self._gains[child] = gain
+            elif tree.scores[node] + gain >= self._floor and depth < self._deepest and len(tree) < self._most:
+                self._add(node, token, gain, "middle")
+
+    def settle(self) -> None:
+        """Bring all scores up to date with their edges, and the order of what waits."""
+        scores, parents = self.tree.scores, self.tree.parents
+        for node in range(1, len(self.tree)):
+            scores[node] = scores[parents[node]] + self._gains[node]
+        self._waiting = [
+            (-scores[node], node)
+            for node in range(len(self.tree))
+            if node not in self.found and scores[node] >= self._floor
+        ]
+        heapify(self._waiting)
+
+    def by_survival(self) -> list[int]:
+        """Return all nodes but the root, the likeliest first; every node stands behind its parent."""
+        scores, depths = self.tree.scores, self.tree.depths
+        return sorted(range(1, len(self.tree)), key=lambda node: (-scores[node], depths[node], node))
+
+    def _look_up(self, node: int) -> None:
+        self.looked_up += 1
+        tree, depth = self.tree, self.tree.depths[node]
+        evidence = self._index.evidence(self._windows[node], self._width)
+        longest = evidence[0].match if evidence else 0
+        logits = {one.token: self._model.copied_logit(one, longest, depth, self._recent) for one in evidence}
+        self.found[node] = Found(evidence, logits)
+        if depth == self._deepest:
+            return
+        for token, logit in logits.items():
+            gain = log_sigmoid(logit)
+            if tree.scores[node] + gain >= self._floor and len(tree) < self._most and token not in tree.children[node]:
+                self._add(node, token, gain, "small")
+
+    def _add(self, parent: int, token: int, gain: float, origin: Origin) -> None:
+        score = self.tree.scores[parent] + gain
+        node = self.tree.add(parent, token, score, origin)
+        self._gains.append(gain)
+        self._windows.append((*self._windows[parent], token)[-self._index.longest :])
+        heappush(self._waiting, (-score, node))

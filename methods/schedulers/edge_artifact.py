@@ -1,0 +1,151 @@
+"""What calibrated grafting was fitted to be: its edge model, what things cost on a machine, and a card. No torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from math import log
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
+
+from harness.errors import UserError
+from harness.registry import unknown_name
+from methods.drafters.edge_model import EdgeModel
+from methods.schedulers.artifact import parsed, read_artifact_file
+from methods.settings import Settings
+
+EDGES_FILE = "edges.json"
+
+
+class CostTable(BaseModel):
+    """What forwards behind some context take, in units of a verification of one token there."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    context: int = Field(ge=1)
+    """Tokens of the context."""
+    verifications: list[PositiveFloat] = Field(min_length=2)
+    """Of 1, 2, … tokens, with the work beside the forward; what comes behind the last is extrapolated."""
+    calls: list[PositiveFloat] = Field(min_length=2)
+    """Of the middle drafter on 1, 2, … tokens, with the work beside the forward."""
+
+    def verification(self, tokens: int) -> float:
+        """Return the time of a verification."""
+        return _at(self.verifications, tokens)
+
+    def call(self, tokens: int) -> float:
+        """Return the time of a middle call."""
+        return _at(self.calls, tokens)
+
+    @property
+    def least_node(self) -> float:
+        """The least that one more node costs, averaged over a tree that grows from the root."""
+        first = self.verifications[0]
+        slopes = [(cost - first) / nodes for nodes, cost in enumerate(self.verifications[1:], 1)]
+        return max(min(slopes), 1e-4)
+
+
+class EdgeArtifact(BaseModel):
+    """What `treegraft fit --method treegraft-calibrated` writes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+    schema_version: Literal[1] = 1
+    """Version of this schema."""
+    pair: str
+    """The pair on whose text it was fitted."""
+    clock: str
+    """Where costs came from."""
+    edges: EdgeModel
+    """Acceptance of edges."""
+    costs: list[CostTable] = Field(min_length=1)
+    """The machine, for contexts of several lengths."""
+    rate: PositiveFloat
+    """Committed tokens a unit of time that were reached on the fit questions."""
+    worth: PositiveFloat
+    """Tokens that come with one that the middle drafter finds: look-up may go on behind it."""
+    card: dict[str, Any]
+    """Data, recipe, figures and versions."""
+
+    def costs_at(self, context: int) -> CostTable:
+        """Return the table of the nearest context, by ratio."""
+        return min(self.costs, key=lambda table: abs(log(table.context / context)))
+
+
+class CalibratedOptions(BaseModel):
+    """What the `options` of a calibrated method may hold: which of its parts are switched on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    when: Literal["gain", "once"] = "gain"
+    """When the middle is called: while the expected gain outweighs its time, or once, at the root, in every round."""
+    fusion: bool = True
+    """Whether an edge that the middle has scored is judged by look-up's evidence too."""
+    size: Literal["machine", "budget"] = "machine"
+    """How many nodes are sent: as many as are worth their time here, or the likeliest `budget` ones."""
+    most: int = Field(default=48, ge=1, le=1024)
+    """Most nodes that a round may send, root not counted, whatever they are worth."""
+
+
+def calibrated_options(settings: Settings) -> CalibratedOptions:
+    """Return the options of a calibrated method.
+
+    Raises:
+        UserError: an unknown option, or an unusable value.
+    """
+    try:
+        return CalibratedOptions.model_validate(settings.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise unknown_name("option of treegraft-calibrated", key, CalibratedOptions.model_fields) from error
+        raise UserError(f"options: {key}: {first['msg']} (given: {first['input']!r})") from error
+
+
+def check_calibrated(settings: Settings) -> None:
+    """Refuse what a calibrated method could not run with.
+
+    Raises:
+        UserError: options that are not usable, no artifact, or a broken one.
+    """
+    calibrated_options(settings)
+    load_edges(settings)
+
+
+def load_edges(settings: Settings) -> EdgeArtifact:
+    """Return the edge artifact that a method's settings name.
+
+    Raises:
+        UserError: there is none, or it is broken.
+    """
+    if settings.artifact is None:
+        raise UserError(
+            "treegraft-calibrated: this pair has no fitted artifact; make one with treegraft fit "
+            "--method treegraft-calibrated, and give artifact: FOLDER"
+        )
+    artifact: EdgeArtifact = parsed(EdgeArtifact, settings.artifact, EDGES_FILE)
+    return artifact
+
+
+def edges_digest(name: str) -> str:
+    """Return the sha256 of an edge artifact.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    return hashlib.sha256(read_artifact_file(name, EDGES_FILE).encode()).hexdigest()
+
+
+def write_edges(folder: Path, artifact: EdgeArtifact) -> None:
+    """Write the artifact into a folder that exists."""
+    text = json.dumps(artifact.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
+    (folder / EDGES_FILE).write_text(f"{text}\n", encoding="utf-8")
+
+
+def _at(costs: list[float], tokens: int) -> float:
+    if tokens <= len(costs):
+        return costs[max(tokens, 1) - 1]
+    return costs[-1] + (tokens - len(costs)) * (costs[-1] - costs[0]) / (len(costs) - 1)

@@ -1,0 +1,201 @@
+"""Fitting the edge model: logistic regressions on nodes that the target's text passed through. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from methods.drafters.edge_model import (
+    NOTHING,
+    EdgeModel,
+    Visit,
+    Weights,
+    copied_inputs,
+    fused_inputs,
+    missed_inputs,
+    sigmoid,
+)
+from methods.value_system.values import FOLDS, fold_of
+
+Origin = Literal["look-up", "both", "middle"]
+
+LONGEST = 6
+"""Longest n-gram that is told apart."""
+_BINS = 10
+_TOP = 3  # of the middle's tokens, those that a tree would hold
+_HELD = 0.1  # a look-up token below that probability would not be in the tree
+_STRENGTH = 10.0  # of the data against the ridge
+_FEWEST = 20  # rows of either kind that a regression needs
+
+PRIOR = EdgeModel(
+    copied=tuple((bias, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0) for bias in (-2.0, -1.2, -0.6, 0.0, 0.4, 0.8)),
+    fused=(0.0, 0.7, 0.7, 0.0, 0.0, 0.0, 0.0),
+    proposed=(0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    missed=(-1.0, -0.3, 0.0, 0.0, 0.0, 0.0),
+)
+"""What is believed before anything is fitted."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Inputs and outcomes of one regression."""
+
+    inputs: list[tuple[float, ...]] = field(default_factory=list)
+    outcomes: list[bool] = field(default_factory=list)
+
+    def add(self, inputs: tuple[float, ...], outcome: bool) -> None:
+        self.inputs.append(inputs)
+        self.outcomes.append(outcome)
+
+
+def fit_edges(visits: Sequence[Visit]) -> EdgeModel:
+    """Return the edge model of some visits; where they tell too little, what is believed beforehand stays.
+
+    Args:
+        visits: nodes that the target's text passed through.
+    """
+    copied = [_Rows() for _ in range(LONGEST)]
+    for visit in visits:
+        for one in visit.evidence:
+            inputs = copied_inputs(one, visit.evidence[0].match, visit.depth, visit.recent)
+            copied[min(one.match, LONGEST) - 1].add(inputs, one.token == visit.token)
+    weights = tuple(_regression(rows, prior) for rows, prior in zip(copied, PRIOR.copied, strict=True))
+    model = PRIOR.model_copy(update={"copied": weights})
+    fused, proposed = _Rows(), _Rows()
+    for visit in visits:
+        logits = _copied_logits(model, visit)
+        for token, log_probability in visit.proposals or ():
+            own = logits.get(token)
+            inputs = fused_inputs(log_probability, own, _rival(logits, token), visit.depth, visit.recent)
+            (proposed if own is None else fused).add(inputs, token == visit.token)
+    model = model.model_copy(
+        update={"fused": _regression(fused, PRIOR.fused), "proposed": _regression(proposed, PRIOR.proposed)}
+    )
+    missed = _Rows()
+    for visit in visits:
+        if visit.proposals is None:
+            continue
+        logits = _copied_logits(model, visit)
+        best = max(logits.values(), default=NOTHING)
+        missed.add(missed_inputs(best, visit.depth, visit.recent), _is_gain(model, visit, logits))
+    return model.model_copy(update={"missed": _regression(missed, PRIOR.missed)})
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Predicted probabilities of edges beside what came, by who knew of them."""
+
+    origins: NDArray[np.str_]
+    tasks: NDArray[np.str_]
+    predicted: NDArray[np.float64]
+    accepted: NDArray[np.bool_]
+
+
+def fit_unseen(visits: Sequence[Sequence[Visit]], tasks: Sequence[str], seed: int) -> Judged:
+    """Return what models say of edges of answers that they were not fitted to.
+
+    Args:
+        visits: by answer.
+        tasks: of each answer.
+        seed: of folds.
+    """
+    folds = fold_of(np.arange(len(visits)), seed)
+    parts = []
+    for fold in range(FOLDS):
+        seen = [visit for place, own in enumerate(visits) if folds[place] != fold for visit in own]
+        model = fit_edges(seen)
+        parts += [
+            judged(model, own, task)
+            for place, (own, task) in enumerate(zip(visits, tasks, strict=True))
+            if folds[place] == fold
+        ]
+    return Judged(*(np.concatenate([getattr(part, name) for part in parts]) for name in Judged.__slots__))
+
+
+def calibration(found: Judged) -> dict[str, dict[str, Any]]:
+    """Return, by origin and by task, how many edges there are, their expected calibration error, and the diagram.
+
+    The error is the mean distance of predicted and accepted shares over ten bins, weighted by edges. The diagram
+    holds for each bin with edges: mean prediction, accepted share, edges.
+    """
+    groups = {"all": np.ones(len(found.accepted), dtype=np.bool_)}
+    groups |= {str(name): found.origins == name for name in np.unique(found.origins)}
+    groups |= {str(name): found.tasks == name for name in np.unique(found.tasks)}
+    return {name: _reliability(found.predicted[rows], found.accepted[rows]) for name, rows in groups.items()}
+
+
+def _reliability(predicted: NDArray[np.float64], accepted: NDArray[np.bool_]) -> dict[str, Any]:
+    bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
+    diagram = [
+        (float(predicted[own].mean()), float(accepted[own].mean()), int(own.sum()))
+        for own in (bins == one for one in range(_BINS))
+        if own.any()
+    ]
+    error = sum(abs(mean - share) * count for mean, share, count in diagram) / len(predicted)
+    return {
+        "edges": len(predicted),
+        "error": round(error, 5),
+        "diagram": [[round(mean, 4), round(share, 4), count] for mean, share, count in diagram],
+    }
+
+
+def judged(model: EdgeModel, visits: Sequence[Visit], task: str) -> Judged:
+    """Return what a model says of the edges of visits, each as it was last scored in its round."""
+    origins: list[Origin] = []
+    predicted, accepted = [], []
+    for visit in visits:
+        logits = _copied_logits(model, visit)
+        scores: dict[int, tuple[Origin, float]] = {token: ("look-up", logit) for token, logit in logits.items()}
+        for token, log_probability in visit.proposals or ():
+            own = logits.get(token)
+            logit = model.fused_logit(log_probability, own, _rival(logits, token), visit.depth, visit.recent)
+            scores[token] = ("middle" if own is None else "both", logit)
+        for token, (origin, logit) in scores.items():
+            origins.append(origin)
+            predicted.append(sigmoid(logit))
+            accepted.append(token == visit.token)
+    return Judged(
+        np.array(origins, dtype="<U8"),
+        np.full(len(origins), task, dtype="<U32"),
+        np.array(predicted, dtype=np.float64),
+        np.array(accepted, dtype=np.bool_),
+    )
+
+
+def _copied_logits(model: EdgeModel, visit: Visit) -> dict[int, float]:
+    if not visit.evidence:
+        return {}
+    longest = visit.evidence[0].match
+    return {one.token: model.copied_logit(one, longest, visit.depth, visit.recent) for one in visit.evidence}
+
+
+def _rival(logits: dict[int, float], token: int) -> float:
+    return max((logit for other, logit in logits.items() if other != token), default=NOTHING)
+
+
+def _is_gain(model: EdgeModel, visit: Visit, logits: dict[int, float]) -> bool:
+    """Return whether the tree would hold the token that came with the middle's help alone."""
+    assert visit.proposals is not None  # the caller saw to it
+    fused = {
+        token: model.fused_logit(log_probability, logits.get(token), _rival(logits, token), visit.depth, visit.recent)
+        for token, log_probability in visit.proposals
+    }
+    held = sorted(fused, key=lambda token: -fused[token])[:_TOP]
+    return visit.token in held and sigmoid(logits.get(visit.token, NOTHING)) < _HELD
+
+
+def _regression(rows: _Rows, prior: Weights) -> Weights:
+    from sklearn.linear_model import LogisticRegression
+
+    outcomes = np.array(rows.outcomes, dtype=np.bool_)
+    if min(outcomes.sum(), (~outcomes).sum()) < _FEWEST:
+        return prior
+    inputs = np.array(rows.inputs)
+    mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-6)
+    model = LogisticRegression(C=_STRENGTH, max_iter=1000).fit((inputs - mean) / scale, outcomes)
+    slopes = model.coef_[0] / scale
+    return tuple(float(weight) for weight in (model.intercept_[0] - slopes @ mean, *slopes))

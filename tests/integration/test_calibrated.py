@@ -1,0 +1,106 @@
+"""Calibrated grafting on tiny models: lossless, repeatable, and drafting along text as it decodes."""
+
+import pytest
+
+from methods.core.sampling import DecodingParams
+from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
+from methods.value_system.edges import PRIOR
+
+pytestmark = pytest.mark.torch
+
+PARTS = {
+    "whole": {},
+    "gate": {"fusion": False, "size": "budget"},
+    "fusion": {"when": "once", "size": "budget"},
+    "size": {"when": "once", "fusion": False},
+}
+
+
+@pytest.fixture
+def calibrated(tiny, method):
+    """Build the method over a target and a middle of other weights, with some of its parts."""
+
+    def build(middle_seed=1, **options):
+        target = tiny()
+        settings = {"options": options, "budget": 7}
+        return target, method("treegraft-calibrated", target, middle=tiny(seed=middle_seed), **settings)
+
+    return build
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_greedy_output_is_generates(calibrated, hf_tokens, prompts, parts):
+    target, decoder = calibrated(**parts)
+    calls = accepted = 0
+    for prompt in [[9], [17, 17], [5, 40], *prompts[:12]]:
+        generation = decoder.generate(prompt, DecodingParams(max_new_tokens=16))
+        assert generation.token_ids == hf_tokens(target, prompt, 16)
+        calls += sum(one.calls for one in generation.rounds)
+        accepted += sum(one.accepted for one in generation.rounds)
+    assert calls > 0
+    assert accepted > 0
+
+
+def test_a_perfect_middle_is_followed(calibrated, prompts):
+    _, decoder = calibrated(middle_seed=0)
+    generation = decoder.generate(prompts[0], DecodingParams(max_new_tokens=24))
+    assert len(generation.rounds) < 24
+
+
+def test_sampled_output_is_the_baselines(tiny, method, prompts):
+    target = tiny(vocab_size=12, seed=2)
+    few = [[token % 12 for token in prompt] for prompt in prompts[:5]]
+    decoder = method("treegraft-calibrated", target, middle=tiny(vocab_size=12, seed=3))
+    baseline = method("autoregressive", target)
+    for index, prompt in enumerate(few):
+        params = DecodingParams(max_new_tokens=20, temperature=1.0, draw_key=(5, "mini", index, 0))
+        assert decoder.generate(prompt, params).token_ids == baseline.generate(prompt, params).token_ids
+
+
+def test_the_order_of_prompts_changes_nothing(calibrated, prompts):
+    _, decoder = calibrated()
+    params = DecodingParams(max_new_tokens=16)
+    one, other = decoder.generate(prompts[1], params), decoder.generate(prompts[3], params)
+    assert decoder.generate(prompts[3], params).rounds == other.rounds
+    assert decoder.generate(prompts[1], params).rounds == one.rounds
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_drafting_along_text_gives_the_rounds_of_decoding(calibrated, prompts, parts):
+    _, decoder = calibrated(**parts)
+    for prompt in prompts[:6]:
+        decoded = decoder.generate(prompt, DecodingParams(max_new_tokens=16))
+        _, rounds = decoder.redraft(prompt, decoded.token_ids, 16)
+        assert [record for _, record in rounds] == decoded.rounds
+
+
+def test_dear_verifications_make_small_trees(tiny, method, tmp_path, prompts):
+    sent = {}
+    for name, slope in (("cheap", 0.001), ("dear", 0.5)):
+        folder = tmp_path / name
+        folder.mkdir()
+        table = CostTable(context=16, verifications=[1 + slope * size for size in range(64)], calls=[0.05] * 64)
+        write_edges(
+            folder, EdgeArtifact(pair="tiny", clock="none", edges=PRIOR, costs=[table], rate=1.5, worth=1.0, card={})
+        )
+        decoder = method("treegraft-calibrated", tiny(), middle=tiny(seed=1), artifact=str(folder))
+        rounds = decoder.generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
+        sent[name] = sum(one.drafted for one in rounds) / len(rounds)
+    assert sent["dear"] < sent["cheap"]
+
+
+def test_visits_tell_what_was_known_at_every_accepted_node(calibrated, prompts):
+    _, decoder = calibrated()
+    decoder.visits = []
+    generation = decoder.generate(prompts[1], DecodingParams(max_new_tokens=16))
+    drafted = generation.token_ids[:-1] if generation.rounds[-1].drafted == 0 else generation.token_ids
+    assert [visit.token for visit in decoder.visits] == drafted
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_schedules_and_forwards_tell_the_same(calibrated, prompts, parts):
+    _, decoder = calibrated(**parts)
+    for one in decoder.generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds:
+        drafting = [forward for forward in one.forwards if forward.role != "target"]
+        assert [forward.step for forward in drafting] == list(range(1, len(one.schedule) + 1))
+        assert [int(forward.role == "middle") for forward in drafting] == one.schedule

@@ -1,0 +1,96 @@
+"""Trees grown by survival."""
+
+import math
+import random
+
+import pytest
+
+from methods.drafters.edge_model import NOTHING, Recent
+from methods.drafters.ngram_index import NgramIndex
+from methods.drafters.survival import SurvivalTree
+from methods.value_system.edges import LONGEST, PRIOR
+
+FLOOR = math.log(0.02)
+
+
+def tree_of(context, *, floor=FLOOR, most=40, deepest=12, width=10):
+    index = NgramIndex(LONGEST)
+    index.extend(context)
+    grown = SurvivalTree(context, index, PRIOR, Recent(), floor=floor, most=most, deepest=deepest, width=width)
+    grown.grow()
+    return grown
+
+
+def contexts(count=30, vocabulary=6):
+    rng = random.Random(3)
+    return [[rng.randrange(vocabulary) for _ in range(rng.randint(1, 60))] for _ in range(count)]
+
+
+@pytest.mark.parametrize("context", contexts())
+def test_a_node_is_never_likelier_than_its_parent_and_never_below_the_floor(context):
+    tree = tree_of(context).tree
+    for node in range(1, len(tree)):
+        assert FLOOR <= tree.scores[node] <= tree.scores[tree.parents[node]]
+
+
+@pytest.mark.parametrize("context", contexts(8))
+def test_any_number_of_the_likeliest_nodes_hangs_together(context):
+    grown = tree_of(context)
+    order = grown.by_survival()
+    for size in range(len(order)):
+        kept = {0, *order[:size]}
+        assert all(grown.tree.parents[node] in kept for node in order[:size])
+
+
+def test_a_text_that_repeats_itself_is_copied_far_beyond_five_tokens():
+    text = [5, 9, 2, 7, 1, 8, 3, 6, 4, 11, 12, 13]
+    grown = tree_of(text * 3 + text[:3], floor=math.log(0.005))
+    assert grown.tree.follow(text[3:10])[1:] != []
+    assert max(grown.tree.depths) > 5
+
+
+def test_the_limits_on_depth_and_size_hold():
+    text = [1, 2, 3, 1, 2, 4, 1, 3, 2] * 4
+    assert max(tree_of(text, deepest=2, floor=math.log(1e-6)).tree.depths) == 2
+    assert len(tree_of(text, most=5, floor=math.log(1e-6)).tree) == 5
+    assert len(tree_of(text, deepest=0).tree) == 1
+
+
+def test_both_drafters_evidence_moves_an_edge_and_all_that_hangs_on_it():
+    grown = tree_of([1, 2, 3, 9, 1, 2, 3, 8, 1, 2], floor=math.log(0.001))
+    tree = grown.tree
+    child = tree.children[0][3]
+    below = [node for node in range(1, len(tree)) if child in tree.path(node)]
+    assert len(below) > 1
+    before = list(tree.scores)
+    others = [(token, -9.0) for token in grown.found[0].logits if token != 3]
+    grown.fuse(0, [(3, math.log(0.99)), (50, math.log(0.05)), *others], True)
+    grown.settle()
+    gained = tree.scores[child] - before[child]
+    assert gained > 0
+    for node in below:
+        assert tree.scores[node] - before[node] == pytest.approx(gained)
+    assert tree.origins[tree.children[0][50]] == "middle"
+    assert tree.scores[tree.children[0][50]] < tree.scores[child]
+
+
+def test_without_fusion_look_up_has_no_say_in_what_the_middle_scored():
+    scores = []
+    for context in ([1, 2, 3, 9, 1, 2], [7, 7, 7, 7, 1, 2]):
+        grown = tree_of(context, floor=math.log(1e-4))
+        grown.fuse(0, [(3, math.log(0.3)), *((token, -5.0) for token in grown.found[0].logits if token != 3)], False)
+        grown.settle()
+        scores.append(grown.tree.scores[grown.tree.children[0][3]])
+    assert scores[0] == pytest.approx(scores[1])
+
+
+def test_a_call_promises_most_where_look_up_found_nothing():
+    lost, sure = tree_of([1, 2, 3, 4]), tree_of([1, 2] * 10)
+    assert lost.found[0].best == NOTHING
+    promised = [{node: gain for gain, node in grown.calls_for(())}[0] for grown in (lost, sure)]
+    assert promised[0] > promised[1]
+    assert 0 not in [node for _, node in lost.calls_for({0})]
+
+
+def test_the_first_call_is_offered_at_the_root_alone_where_nothing_was_found():
+    assert [node for _, node in tree_of([1, 2, 3, 4]).calls_for(())] == [0]
