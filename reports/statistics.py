@@ -122,8 +122,7 @@ def bootstrap_interval(
     if n < MIN_PROMPTS_INTERVAL:
         return None
     if n > MANY_PROMPTS:
-        middle = float(np.concatenate(samples).mean())
-        half = _t_width(samples, confidence) / n
+        middle, half = float(np.concatenate(samples).mean()), _t_width(samples, confidence) / n
         return math.exp(middle - half), math.exp(middle + half)
 
     def mean(*resampled: Floats, axis: int = -1) -> Floats:
