@@ -41,13 +41,15 @@ def draw(findings: Findings, file: Path) -> None:
 
 def _panel(panel: Axes, findings: Findings, along: list[Found]) -> None:
     along = sorted(along, key=_place)
-    series = {line.policy: list[tuple[float, float]]() for found in along for line in found.lines}
-    for found in along:
+    series: dict[str, dict[int, float]] = {}
+    for step, found in enumerate(along):
         for line in found.lines:
-            series[line.policy].append((_place(found), line.speedup))
+            series.setdefault(line.policy, {})[step] = line.speedup
     for marker, (policy, points) in zip(_MARKERS * len(series), series.items(), strict=False):
-        panel.plot(*zip(*points, strict=True), marker=marker, markersize=4, linewidth=1.2, label=policy)
+        panel.plot(list(points), list(points.values()), marker=marker, markersize=4, linewidth=1.2, label=policy)
     panel.axhline(1.0, color="0.6", linewidth=0.8, linestyle=":")
+    # Spaced evenly: rankings change where the numbers are small and close together.
+    panel.set_xticks(range(len(along)), [f"{_place(found):g}" for found in along])
     panel.set_xlabel(findings.axis or "")
     panel.set_ylabel("speedup over autoregressive, modelled")
     first = along[0]
