@@ -67,7 +67,8 @@ def fit_command(run: Path, **flags: Any) -> None:
     """Fit an online scheduler to RUN, a greedy run on questions for fitting (--split fit).
 
     Every schedule of its rounds is traced without a target forward, values are fitted to what they were worth under the
-    clock, and a tiny network is distilled from those. The same command goes on where it was stopped.
+    clock, and a tiny network is distilled from those. The same command goes on where it was stopped. With --method
+    treegraft-calibrated the edge model of that method is fitted instead, by drafting along RUN's answers.
     """
     from harness.fitting.edges import METHOD, fit_calibrated
     from harness.fitting.fit import fit
@@ -75,11 +76,16 @@ def fit_command(run: Path, **flags: Any) -> None:
     settings = from_flags(FitSettings, given(flags))
     if settings.method == METHOD:
         fit_calibrated(run, settings, bar, click.echo)
-        click.echo(f"{settings.out}: use it as  artifact: {settings.out}  of method {METHOD}")
+        click.echo(_how_to_use(settings.out, METHOD))
         return
     artifact = fit(run, settings, bar, click.echo)
     click.echo(f"a call brings {artifact.call_gain:.3f} tokens: call_gain of the latency-normalized heuristic")
-    click.echo(f"{settings.out}: use it as  artifact: {settings.out}  of method treegraft, or in a pair's defaults")
+    click.echo(_how_to_use(settings.out, "treegraft"))
+
+
+def _how_to_use(folder: str, method: str) -> str:
+    line = f"methods: [{{name: mine, base: {method}, artifact: {folder}}}]"
+    return f"{folder}: use it in a configuration as  {line}  or in a pair's defaults"
 
 
 @click.command("oracle")

@@ -60,7 +60,7 @@ def retimed(row: Row, profile: Profile, neural: Sequence[str]) -> Row:
             f"method {row.method}: a round without its one target forward, so no profile can time it; leave it out"
         )
     spans = decode_spans(row.rounds, profile, schedules="middle" in neural, neural_small="small" in neural)
-    decode_s = sum((spans.small_s, spans.middle_s, spans.scheduler_s, spans.verify_s, spans.other_s))
+    decode_s = spans.whole_s
     prefill_s = _prefill_s(row, profile)
     return row.model_copy(
         update={

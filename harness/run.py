@@ -20,7 +20,7 @@ from harness.retiming import profile_of
 from harness.store import Store
 from methods.catalog import FAMILIES, NO_SMALL, PEERS, MethodSpec, needed_drafters
 from methods.drafters.cascade import cascade_options
-from methods.schedulers.edge_artifact import check_calibrated
+from methods.schedulers.calibrated_options import check_calibrated
 from methods.schedulers.scheduler import make_scheduler
 from methods.settings import Settings
 

@@ -17,7 +17,8 @@ from methods.drafters.neural import NeuralDrafter, common_vocabulary
 from methods.drafters.ngram_index import NgramIndex
 from methods.drafters.survival import SurvivalTree
 from methods.method import Models, register_method
-from methods.schedulers.edge_artifact import EdgeArtifact, calibrated_options, load_edges
+from methods.schedulers.calibrated_options import calibrated_options
+from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, load_edges
 from methods.settings import Settings
 from methods.tree_method import TreeMethod
 
@@ -45,11 +46,11 @@ class CalibratedGrafting(TreeMethod):
             raise UserError(models.no_middle)
         vocabulary = common_vocabulary(models.target, models.middle)
         self._middle = NeuralDrafter(models.middle, width=settings.width, vocabulary=vocabulary)
-        self._index = NgramIndex(len(self._artifact.edges.copied))
-        self._costs = self._artifact.costs[0]
-        self._recent = Recent()
-        self._reached = Reached(self._artifact.rate)
-        self._round = _Round()
+        self._index: NgramIndex  # these are of a prompt: `begin` makes them
+        self._costs: CostTable
+        self._recent: Recent
+        self._reached: Reached
+        self._round: _Round  # of a round: `draft` makes it
         self.drafted = DraftTree(0)
         """The last round's tree before it was cut."""
 
@@ -125,7 +126,7 @@ class CalibratedGrafting(TreeMethod):
             return []
         with watch.span("scheduler"):
             if self._options.when == "once":
-                return [0] if not done.calls and grown.calls_for(()) else []
+                return [0] if not done.calls and grown.found else []
             unseen = 0 if done.calls else middle.nodes.unseen
             price, worth, gained = self._reached.rate, self._artifact.worth, 0.0
             chosen: set[int] = set()
@@ -225,7 +226,7 @@ _ROUNDS = 16
 class _Round:
     """What a round has done so far."""
 
-    def __init__(self, grown: SurvivalTree | None = None) -> None:
+    def __init__(self, grown: SurvivalTree) -> None:
         self._grown = grown
         self.steps: list[int] = []
         self.evaluated: dict[int, list[tuple[int, float]]] = {}
@@ -243,7 +244,7 @@ class _Round:
     def hits(self, node: int, token: int) -> dict[str, bool]:
         """Return whose first choice behind a node was right, of the drafters that made one."""
         hits = {}
-        found = self._grown.found.get(node) if self._grown else None
+        found = self._grown.found.get(node)
         if found is not None and found.logits:
             hits["small"] = max(found.logits, key=lambda one: found.logits[one]) == token
         if node in self.evaluated:
@@ -252,7 +253,7 @@ class _Round:
 
     def visit(self, node: int, token: int, recent: Recent) -> list[Visit]:
         """Return what was known at an accepted node, where anything was looked up."""
-        found = self._grown.found.get(node) if self._grown else None
-        if self._grown is None or found is None:
+        found = self._grown.found.get(node)
+        if found is None:
             return []
         return [Visit(self._grown.tree.depths[node], found.evidence, self.evaluated.get(node), recent, token)]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from harness.errors import UserError
+from harness.registry import unknown_name
+
+Options = TypeVar("Options", bound=BaseModel)
 
 
 class Settings(BaseModel):
@@ -70,6 +75,22 @@ class Settings(BaseModel):
         if self.schedule is not None and len(self.schedule) != self.steps:
             raise ValueError(f"has {len(self.schedule)} entries for {self.steps} steps; give schedule one a step")
         return self
+
+    def options_as(self, kind: type[Options], method: str) -> Options:
+        """Return `options` as what a family makes of them.
+
+        Raises:
+            UserError: an unknown option, or an unusable value.
+        """
+        try:
+            return kind.model_validate(self.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            if first["type"] == "extra_forbidden":
+                raise unknown_name(f"option of {method}", key, kind.model_fields) from error
+            reason = first["msg"].removeprefix("Value error, ")
+            raise UserError(f"options: {key}: {reason} (given: {first['input']!r})") from error
 
     @property
     def cap(self) -> int:

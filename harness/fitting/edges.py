@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ _SIZES = range(1, 65)
 _CONTEXTS = (32, 64, 128, 256, 512, 1024, 2048)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work:
     """What is drafted along, and what things cost.
 
@@ -47,28 +48,27 @@ class Work:
     answers: Sequence[Row]
     profile: Profile
 
-    @property
+    def verification_ms(self, tokens: int, context: int) -> float:
+        """Return what a verification takes, with the work beside its forward."""
+        costs = self.profile.costs
+        return self.profile.forward_ms("target", tokens, context) + costs.verify_ms + costs.other_ms
+
+    def call_ms(self, tokens: int, context: int) -> float:
+        """Return what a call of the middle drafter takes, with the work beside its forward."""
+        return self.profile.forward_ms("middle", tokens, context) + self.profile.costs.middle_call_ms
+
+    @cached_property
     def costs(self) -> list[CostTable]:
         """What forwards cost, for contexts of several lengths."""
-        beside = self.profile.costs.verify_ms + self.profile.costs.other_ms
-        tables = []
-        for context in _CONTEXTS:
-            verifications = [self.profile.forward_ms("target", size, context) + beside for size in _SIZES]
-            calls = [self.profile.forward_ms("middle", size, context) for size in _SIZES]
-            unit = verifications[0]
-            tables.append(
-                CostTable(
-                    context=context,
-                    verifications=[ms / unit for ms in verifications],
-                    calls=[(ms + self.profile.costs.middle_call_ms) / unit for ms in calls],
-                )
-            )
-        return tables
+        return [self._costs_at(context) for context in _CONTEXTS]
 
-    def unit(self, context: int) -> float:
-        """Return the milliseconds of a verification of one token behind a context."""
-        costs = self.profile.costs
-        return self.profile.forward_ms("target", 1, context) + costs.verify_ms + costs.other_ms
+    def _costs_at(self, context: int) -> CostTable:
+        unit = self.verification_ms(1, context)
+        return CostTable(
+            context=context,
+            verifications=[self.verification_ms(size, context) / unit for size in _SIZES],
+            calls=[self.call_ms(size, context) / unit for size in _SIZES],
+        )
 
     def artifact(self, edges: EdgeModel, rate: float, worth: float) -> EdgeArtifact:
         """Return an artifact without a card."""
@@ -112,6 +112,8 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     Raises:
         UserError: unusable input, or a run that holds questions to be measured on.
     """
+    if settings.traces is not None:
+        raise UserError(f"--traces: {METHOD} keeps none; leave it out")
     profile, _, recorded = opened(run, settings.clock)
     out = out_folder(settings)
     refuse_eval_questions(recorded)
@@ -155,9 +157,8 @@ def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], b
             method.visits = []
             _, drafted = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
             records = [record for _, record in drafted]
-            spans = decode_spans(records, work.profile, schedules=True)
-            seconds = spans.small_s + spans.middle_s + spans.scheduler_s + spans.verify_s + spans.other_s
-            time += 1e3 * seconds / work.unit(row.prompt_tokens or 1)
+            ms = 1e3 * decode_spans(records, work.profile, schedules=True).whole_s
+            time += ms / work.verification_ms(1, row.prompt_tokens or 1)
             tokens += len(row.token_ids)
             rounds += len(records)
             calls += sum(record.calls for record in records)

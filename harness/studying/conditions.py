@@ -13,7 +13,7 @@ from harness.fitting.collect import Collector
 from harness.fitting.fit import median_prompt
 from harness.flags import Bar
 from harness.hardware import changed_profile, named_profile
-from harness.latency import latency_with
+from harness.latency import latency_with, told
 from harness.pair import Pair
 from harness.recorded import RecordedRun
 from harness.retiming import CLOCK_PREFIX
@@ -101,8 +101,8 @@ def timed_conditions(
         for name, condition in study.conditions.items():
             if condition.settings == way:
                 settings = collector.spec.settings
-                told = latency_with(settings, profiles[name], median_prompt(recorded))
-                latency = Latency(told.target_ms, told.middle_ms)
+                latency = told(latency_with(settings, profiles[name], median_prompt(recorded)))
+                assert latency is not None  # a profile tells it
                 yield name, _timed(answers, profiles[name], latency, settings, study.decision_ms)
 
 

@@ -61,6 +61,11 @@ class Spans:
     other_s: float
     """Everything else: pruning, stop checks, bookkeeping."""
 
+    @property
+    def whole_s(self) -> float:
+        """All phases together."""
+        return sum((self.small_s, self.middle_s, self.scheduler_s, self.verify_s, self.other_s))
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:

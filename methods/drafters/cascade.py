@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from harness.errors import UserError
-from harness.registry import unknown_name
 from methods.settings import Settings
 
 PROPOSED = 10
@@ -66,15 +64,7 @@ def cascade_options(settings: Settings) -> CascadeOptions:
     Raises:
         UserError: an unknown option, or an unusable value.
     """
-    try:
-        return CascadeOptions.model_validate(settings.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden":
-            raise unknown_name("option of csd", key, CascadeOptions.model_fields) from error
-        reason = first["msg"].removeprefix("Value error, ")
-        raise UserError(f"options: {key}: {reason} (given: {first['input']!r})") from error
+    return settings.options_as(CascadeOptions, "csd")
 
 
 def cascade(reviews: Sequence[Review], propose: Propose, draft: Draft, k: Limits, limit: int) -> Draft:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,13 +51,13 @@ class EdgeModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
-    copied: tuple[Weights, ...] = Field(min_length=1)
+    copied: tuple[Annotated[Weights, Field(min_length=7, max_length=7)], ...] = Field(min_length=1)
     """For matches of 1, 2, … tokens: weights of `copied_inputs`."""
-    fused: Weights
+    fused: Weights = Field(min_length=7, max_length=7)
     """Where both drafters know the token: weights of `fused_inputs`."""
-    proposed: Weights
+    proposed: Weights = Field(min_length=7, max_length=7)
     """Where the middle drafter alone knows it: weights of the same inputs."""
-    missed: Weights
+    missed: Weights = Field(min_length=6, max_length=6)
     """That the middle drafter would find the next token where look-up does not: weights of `missed_inputs`."""
 
     def copied_logit(self, evidence: Evidence, longest: int, depth: int, recent: Recent) -> float:

@@ -8,10 +8,9 @@ from math import log
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from harness.errors import UserError
-from harness.registry import unknown_name
 from methods.drafters.edge_model import EdgeModel
 from methods.schedulers.artifact import parsed, read_artifact_file
 from methods.settings import Settings
@@ -22,7 +21,7 @@ EDGES_FILE = "edges.json"
 class CostTable(BaseModel):
     """What forwards behind some context take, in units of a verification of one token there."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     context: int = Field(ge=1)
     """Tokens of the context."""
@@ -72,47 +71,6 @@ class EdgeArtifact(BaseModel):
     def costs_at(self, context: int) -> CostTable:
         """Return the table of the nearest context, by ratio."""
         return min(self.costs, key=lambda table: abs(log(table.context / context)))
-
-
-class CalibratedOptions(BaseModel):
-    """What the `options` of a calibrated method may hold: which of its parts are switched on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    when: Literal["gain", "once"] = "gain"
-    """When the middle is called: while the expected gain outweighs its time, or once, at the root, in every round."""
-    fusion: bool = True
-    """Whether an edge that the middle has scored is judged by look-up's evidence too."""
-    size: Literal["machine", "budget"] = "machine"
-    """How many nodes are sent: as many as are worth their time here, or the likeliest `budget` ones."""
-    most: int = Field(default=48, ge=1, le=1024)
-    """Most nodes that a round may send, root not counted, whatever they are worth."""
-
-
-def calibrated_options(settings: Settings) -> CalibratedOptions:
-    """Return the options of a calibrated method.
-
-    Raises:
-        UserError: an unknown option, or an unusable value.
-    """
-    try:
-        return CalibratedOptions.model_validate(settings.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden":
-            raise unknown_name("option of treegraft-calibrated", key, CalibratedOptions.model_fields) from error
-        raise UserError(f"options: {key}: {first['msg']} (given: {first['input']!r})") from error
-
-
-def check_calibrated(settings: Settings) -> None:
-    """Refuse what a calibrated method could not run with.
-
-    Raises:
-        UserError: options that are not usable, no artifact, or a broken one.
-    """
-    calibrated_options(settings)
-    load_edges(settings)
 
 
 def load_edges(settings: Settings) -> EdgeArtifact:

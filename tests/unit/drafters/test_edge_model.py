@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from pydantic import ValidationError
 
-from methods.drafters.edge_model import MOST_LOGIT, Recent, clipped, log_sigmoid, logit_of, sigmoid
+from methods.drafters.edge_model import MOST_LOGIT, EdgeModel, Recent, clipped, log_sigmoid, logit_of, sigmoid
 from methods.drafters.ngram_index import Evidence
 from methods.value_system.edges import PRIOR
 
@@ -31,6 +32,14 @@ def test_before_fitting_longer_matches_and_larger_shares_count_more():
     assert logit(1, 4) < logit(2, 4) < logit(5, 4)
     assert logit(3, 1) < logit(3, 2) < logit(3, 4)
     assert logit(9, 4) == logit(len(PRIOR.copied), 4)  # longer matches than it knows are its longest
+
+
+@pytest.mark.parametrize("part", ["copied", "fused", "proposed", "missed"])
+def test_weights_that_do_not_match_their_inputs_are_no_model(part):
+    weights = getattr(PRIOR, part)
+    short = (weights[0][:-1], *weights[1:]) if part == "copied" else weights[:-1]
+    with pytest.raises(ValidationError, match=part):
+        EdgeModel.model_validate({**PRIOR.model_dump(), part: short})
 
 
 def test_luck_moves_towards_what_happened_and_only_for_who_chose():
