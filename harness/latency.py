@@ -45,7 +45,7 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: 
     return Latency(
         target_ms=round(median(map(_verification_ms, answers)), 3),
         middle_ms=round(median(map(_call_ms, answers)), 3),
-        source="measured on a prompt of the run",
+        source="measured on the prompt of median length",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 
 from harness import loading
 from harness.asked import config_asked, methods_asked, pair_asked
@@ -73,6 +74,11 @@ class RecordedRun:
                 origin = known.get("origin", "of unknown origin")
                 raise UserError(f"{self.folder}: its {role} had other weights ({origin}); restore them")
         return loaded
+
+    @property
+    def median_prompt(self) -> int:
+        """The median of its prompts, in tokens: the context at which schedulers are told T_tgt and T_mid."""
+        return int(median([row.prompt_tokens for row in self.rows if row.prompt_tokens] or [1]))
 
     def drafting_models(self, spec: MethodSpec) -> Models:
         """Return its models for a method that drafts along recorded text: the target runs a prefill at most."""

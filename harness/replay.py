@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hardware_profiles.profile import Profile
 from harness.config import METHOD_FLAGS
@@ -17,6 +18,8 @@ from harness.results import ROWS_FILE, Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
 from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, needed_drafters, resolve
+from methods.core.edge_tally import tally_edges
+from methods.core.tree import DraftTree
 from methods.tree_method import TreeMethod
 
 
@@ -106,10 +109,32 @@ def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Itera
         raise UserError(f"--methods {spec.name}: it drafts no trees of ours; give a tree method")
     rows = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok"]
     if rows and "middle" in needed_drafters(spec):
-        method.latency = told(profile_latency(profile, recorded.pair, rows[0].prompt_tokens or 0))
+        method.latency = told(profile_latency(profile, recorded.pair, recorded.median_prompt))
     for row in rows:
         prefill, rounds = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
-        taken = [record for _, record in rounds]
+        drafted = list(rounds)
+        taken = [record for _, record in drafted]
         key = hashlib.sha256(f"{row.key} {spec.model_dump_json()}".encode()).hexdigest()[:32]
-        changes = {"key": key, "method": spec.name, "verdict": "unverified", "prefill": prefill, "rounds": taken}
-        yield retimed(row.model_copy(update={**changes, "flips": None}), profile, needed_drafters(spec))
+        changes: dict[str, Any] = {
+            "key": key,
+            "method": spec.name,
+            "verdict": "unverified",
+            "prefill": prefill,
+            "rounds": taken,
+            "edges": tally_edges(_followed([tree for tree, _ in drafted], row.token_ids)),
+            "flips": None,
+        }
+        yield retimed(row.model_copy(update=changes), profile, needed_drafters(spec))
+
+
+def _followed(trees: Sequence[DraftTree], token_ids: Sequence[int]) -> Iterator[tuple[DraftTree, list[int]]]:
+    """Yield an answer's trees with their accepted nodes, but a last one along which the whole rest of it lies.
+
+    Which token would have followed there, nobody knows.
+    """
+    done = 0
+    for tree in trees:
+        path = tree.follow(token_ids[done:])
+        done += len(path)
+        if done <= len(token_ids):
+            yield tree, path

@@ -1,7 +1,6 @@
 """The row schema: one row is one answer of one method. `reports` reads this module alone.
 
-A leaf of the harness: it imports nothing of the project but `methods.core.generation` and
-`harness.errors`, and no torch.
+A leaf: it imports nothing of the project but leaves of `methods.core` and `harness.errors`, and no torch.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from methods.core.generation import Finish
 from methods.core.generation import Forward as Forward  # reports take them from here
 from methods.core.generation import Round as Round
 from methods.core.generation import Spans as Spans
+from methods.core.reliability import EdgeTally
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,6 +104,8 @@ class Row(Record):
     """From the call to the last commit."""
     spans: Spans | None = None
     """Where the decode time went; null for outside peers."""
+    edges: EdgeTally | None = None
+    """What became of draft edges that the text reached: see `methods.core.reliability`; null where none was scored."""
     flips: int | None = None
     """Positions where the method's own draw was not the baseline's token; null unless the run follows the baseline."""
     telemetry: dict[str, Any] = Field(default_factory=dict)

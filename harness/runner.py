@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from hardware_profiles.profile import Profile
@@ -89,7 +91,9 @@ class Runner:
                 last = seconds
 
     def latency(self, blocks: Sequence[Block]) -> Latency | None:
-        """Return T_tgt and T_mid: as given, of the clock's profile, or measured on the first prompt that lets them be.
+        """Return T_tgt and T_mid: as given, of the clock's profile, or measured, on the prompt of median length.
+
+        One that cannot be measured on gives way to the nearest in length.
 
         Returns:
             None where no prompt does.
@@ -97,17 +101,20 @@ class Runner:
         if self._config.latency is not None:
             target_ms, middle_ms = self._config.latency
             return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
-        for block in blocks:
-            try:
-                prompt = self._prompt(block, [])
-            except PromptError:  # its rows will say so
-                continue
-            if self._profile is not None:
-                return profile_latency(self._profile, self._loaded.pair, len(prompt))
+        prompts = list(self._first_prompts(blocks))
+        middle = median(map(len, prompts)) if prompts else 0
+        if self._profile is not None:
+            return profile_latency(self._profile, self._loaded.pair, max(1, int(middle)))
+        for prompt in sorted(prompts, key=lambda prompt: abs(len(prompt) - middle)):
             latency = measured_latency(self._loaded, prompt, self._config.max_new_tokens)
             if latency is not None:
                 return latency
         return None
+
+    def _first_prompts(self, blocks: Sequence[Block]) -> Iterator[list[int]]:
+        for block in blocks:
+            with suppress(PromptError):  # its rows will say so
+                yield self._prompt(block, [])
 
     def tell_latency(self, latency: Latency | None) -> None:
         """Tell every method T_tgt and T_mid, for its scheduler."""
@@ -209,6 +216,7 @@ class Runner:
             token_ids=generation.token_ids,
             committed=len(generation.token_ids),
             finish=generation.finish,
+            edges=generation.edges,
             flips=None if generation.flips is None else len(generation.flips),
             rounds=generation.rounds,
             prefill=generation.prefill,

@@ -35,6 +35,21 @@ PEERS = {"hf-assisted", "hf-generate"}
 FITTED = ("learned", "planner")
 """Schedulers that are read from an artifact."""
 
+_HEURISTICS = ("early", "entropy-confidence", "candidate-score-gap", "latency-normalized")
+
+_READERS = {
+    "schedule": ("fixed",),
+    "signals": ("learned",),
+    "artifact": FITTED,
+    "max_calls": (*_HEURISTICS, *FITTED),
+    "threshold": _HEURISTICS[1:],
+    "call_gain": ("latency-normalized",),
+}
+"""By parameter, the schedulers of treegraft that read it."""
+
+_SCHEDULERS = ("never", "always", "fixed", *_HEURISTICS, *FITTED)
+"""Ours: what a plug-in's reads, nobody knows."""
+
 NO_SMALL = "this pair has no small neural model; give its YAML file one as small: {hub: owner/name}"
 """What a method is told that needs one where there is none."""
 
@@ -117,8 +132,7 @@ def resolve(
             key = f"{key}, of the pair's defaults"
         given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
         raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
-    if own.get("schedule") is not None and spec.settings.scheduler != "fixed":
-        raise UserError(f"method {name!r}: schedule: nobody follows it; give scheduler: fixed, or leave it out")
+    _check_reads(spec, own)
     digest = edges_digest if spec.family == "calibrated" else artifact_digest
     fitted = spec.family == "calibrated" or spec.settings.scheduler in FITTED
     if not fitted or spec.settings.artifact is None:
@@ -127,6 +141,24 @@ def resolve(
         return spec.model_copy(update={"artifact_sha256": digest(spec.settings.artifact)})
     except UserError as error:
         raise UserError(f"method {name!r}: {error}") from error
+
+
+def _check_reads(spec: MethodSpec, own: Mapping[str, Any]) -> None:
+    """Refuse parameters that a definition gives its method in vain.
+
+    Raises:
+        UserError: nobody reads one.
+    """
+    family, scheduler = spec.family, spec.settings.scheduler
+    if family not in FAMILIES or (family == "treegraft" and scheduler not in _SCHEDULERS):
+        return  # a plug-in may read anything
+    reader = f"scheduler {scheduler}" if family == "treegraft" else family
+    read = {key for key, readers in _READERS.items() if family == "treegraft" and scheduler in readers}
+    read |= {"artifact"} if family == "calibrated" else set()
+    read |= {"options"} if family not in ("autoregressive", "treegraft") else set()
+    for key in (*_READERS, "options"):
+        if own.get(key) and key not in read:
+            raise UserError(f"method {spec.name!r}: {key}: {reader} does not read it; leave it out")
 
 
 def _registered() -> dict[str, Entry]:

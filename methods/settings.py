@@ -44,8 +44,8 @@ class Settings(BaseModel):
     """Extra tokens that a call brings, as the latency-normalized heuristic is told; a constant of the pair."""
     artifact: str | None = None
     """What the learned scheduler and the planner were fitted to be: a packaged name, or a folder of `treegraft fit`."""
-    signals: Literal["full", "no-context", "no-history", "no-tree"] = "full"
-    """Which signals the learned scheduler sees."""
+    signals: Literal["full", "no-context", "no-history", "no-tree", "plus"] = "full"
+    """Which signals the learned scheduler sees: the paper's (full), those without a group, or look-up's besides."""
     look_back: int = Field(default=5, ge=0, le=32)
     """Layers above the frontier that reselection may pick from (L)."""
     reselect: Literal["unexpanded", "all", "off"] = "unexpanded"
@@ -56,6 +56,23 @@ class Settings(BaseModel):
     """Whether a small step may raise a score that is already there."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Parameters of a family's own: csd's, a peer's or a plug-in's."""
+
+    @field_validator(
+        "steps",
+        "width",
+        "budget",
+        "longest_match",
+        "max_calls",
+        "threshold",
+        "call_gain",
+        "look_back",
+        mode="before",
+    )
+    @classmethod
+    def _numbers_are_no_switches(cls, value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError("is a switch, not a number; give a number")
+        return value
 
     @field_validator("reselect", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from methods.core.edge_tally import tally_edges
 from methods.core.generation import Finish, Forward, Generation, Round
 from methods.core.sampling import DecodingParams, Sampler
 from methods.core.stopping import Stopper
@@ -35,7 +36,7 @@ class TreeMethod(Method):
         sampler, stopper = Sampler(params), Stopper(params, self.models.tokenizer)
         context, output = list(prompt_ids), list[int]()
         finish: Finish | None = None
-        rounds = []
+        rounds, verified = [], list[tuple[DraftTree, list[int]]]()
 
         watch = Stopwatch(target.timeline, spans=False)
         watch.start()
@@ -58,11 +59,13 @@ class TreeMethod(Method):
             output += new
             context += new
             self.advance(new, [tree.source(node) for node in accepted], watch)
+            verified.append((tree, accepted))
             kept = accepted[1 : len(new) + 1]
             rounds.append(Round(self.schedule(), len(tree) - 1, len(kept), forwards, _by_middle(tree, kept)))
         decode_s = watch.stop()
         flips = None if params.reference is None else [flip for flip in sampler.flips if flip[0] < len(output)]
-        return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans(), flips=flips)
+        edges = tally_edges(verified)
+        return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans(), edges=edges, flips=flips)
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
         """Start a prompt: prefill the target with all but the last token, set drafters up.

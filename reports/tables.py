@@ -5,26 +5,44 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from textwrap import fill
 
 from tabulate import SEPARATING_LINE, tabulate
 
 from harness.errors import UserError
-from reports.cells import LEGEND, WIDE_LEGEND, blocks, ranking_text
+from reports.cells import LEGEND, WIDE_LEGEND, Block, blocks, ranking_text
 from reports.contrasts import Contrast, contrast_methods
 from reports.gpu import GPU_LEGEND, GpuLine, gpu_blocks, gpu_lines
 from reports.latex import latex_paragraph, latex_table
 from reports.lines import Line, comparisons, summarise
 from reports.manifest import RunFacts, read_facts
 from reports.ranks import rank_methods
+from reports.reliability import ReliabilityLine, reliability_blocks, reliability_lines
 from reports.tally import no_garbage_collection, read_tallies
 
 SCHEMA_VERSION = 1
 METHOD_WIDTH = 20
 TEXT_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a report holds, whatever its format."""
+
+    lines: Sequence[Line]
+    contrasts: Sequence[Contrast]
+    gpus: Sequence[GpuLine]
+    reliability: Sequence[ReliabilityLine]
+    facts: RunFacts
+
+    def blocks(self, *, wide: bool = False) -> Iterator[Block]:
+        """Yield its tables."""
+        yield from blocks(self.lines, self.contrasts, wide=wide)
+        yield from reliability_blocks(self.reliability)
+        yield from gpu_blocks(self.gpus)
 
 
 def render_report(run: Path, format: str) -> str:
@@ -58,51 +76,49 @@ def render_report(run: Path, format: str) -> str:
             raise UserError(f"{run}: {error}") from error
         contrasts = contrast_methods(compared, facts)
         gpus = gpu_lines(tallies, compared, facts)
-    return FORMATS[format](lines, contrasts, gpus, facts)
+        reliability = reliability_lines(tallies, facts)
+    return FORMATS[format](Report(lines, contrasts, gpus, reliability, facts))
 
 
-def to_table(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
+def to_table(found: Report) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
     return _sections(
-        "\n".join(facts.sources),
-        *(
-            "\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes])
-            for block in (*blocks(lines, contrasts), *gpu_blocks(gpus))
-        ),
-        *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(lines)),
+        "\n".join(found.facts.sources),
+        *("\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes]) for block in found.blocks()),
+        *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(found.lines)),
         "\n".join(LEGEND),
     )
 
 
-def to_markdown(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
+def to_markdown(found: Report) -> str:
     """Return GitHub tables."""
     return _sections(
-        "\n".join(f"- {source}" for source in facts.sources),
+        "\n".join(f"- {source}" for source in found.facts.sources),
         *(
             _sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes)
-            for block in (*blocks(lines, contrasts), *gpu_blocks(gpus))
+            for block in found.blocks()
         ),
-        *(ranking_text(ranking) for ranking in rank_methods(lines)),
+        *(ranking_text(ranking) for ranking in rank_methods(found.lines)),
         "\n".join(f"- {text}" for text in LEGEND),
     )
 
 
-def to_latex(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
+def to_latex(found: Report) -> str:
     """Return LaTeX tables for the package booktabs; the legend stands in comments."""
     return _sections(
-        "\n".join(f"% {text}" for text in (*facts.sources, *LEGEND, *WIDE_LEGEND)),
-        *(latex_table(block) for block in (*blocks(lines, contrasts, wide=True), *gpu_blocks(gpus))),
-        *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(lines)),
+        "\n".join(f"% {text}" for text in (*found.facts.sources, *LEGEND, *WIDE_LEGEND)),
+        *(latex_table(block) for block in found.blocks(wide=True)),
+        *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(found.lines)),
     )
 
 
-def to_csv(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
-    """Return one flat table, one line a clock, pair, task and method, without factors, contrasts and GPUs."""
+def to_csv(found: Report) -> str:
+    """Return one flat table, one line a clock, pair, task and method, without factors and all further tables."""
     text = io.StringIO()
     columns = [field.name for field in fields(Line) if field.name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**asdict(line), **_flat(line)} for line in lines)
+    writer.writerows({**asdict(line), **_flat(line)} for line in found.lines)
     return text.getvalue().rstrip("\n")
 
 
@@ -112,22 +128,23 @@ def _flat(line: Line) -> dict[str, str]:
     return {"notes": "; ".join(line.notes), "call_rates": rates}
 
 
-def to_json(lines: Sequence[Line], contrasts: Sequence[Contrast], gpus: Sequence[GpuLine], facts: RunFacts) -> str:
+def to_json(found: Report) -> str:
     """Return the lines as strict JSON; missing values are null."""
     content = {
         "schema_version": SCHEMA_VERSION,
-        "clocks": {line.clock: line.timing for line in lines},
-        "sources": facts.sources,
-        "lines": [asdict(line) for line in lines],
-        "contrasts": [asdict(contrast) for contrast in contrasts],
-        "gpus": [asdict(line) for line in gpus],
-        "rankings": [asdict(ranking) for ranking in rank_methods(lines)],
-        "legend": [*LEGEND, *WIDE_LEGEND, *(GPU_LEGEND if gpus else [])],
+        "clocks": {line.clock: line.timing for line in found.lines},
+        "sources": found.facts.sources,
+        "lines": [asdict(line) for line in found.lines],
+        "contrasts": [asdict(contrast) for contrast in found.contrasts],
+        "reliability": [asdict(line) for line in found.reliability],
+        "gpus": [asdict(line) for line in found.gpus],
+        "rankings": [asdict(ranking) for ranking in rank_methods(found.lines)],
+        "legend": [*LEGEND, *WIDE_LEGEND, *(GPU_LEGEND if found.gpus else [])],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-FORMATS: dict[str, Callable[[Sequence[Line], Sequence[Contrast], Sequence[GpuLine], RunFacts], str]] = {
+FORMATS: dict[str, Callable[[Report], str]] = {
     "table": to_table,
     "markdown": to_markdown,
     "latex": to_latex,

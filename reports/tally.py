@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.results import Row, Spans, Verdict, last_attempts, read_rows
+from methods.core.reliability import EdgeTally
 from reports.contradictions import BASELINE, NOT_IDENTICAL, contradiction
 from reports.gpu_use import GpuUse, gpu_use
 
@@ -68,6 +69,7 @@ class Tally:
     spans: Spans | None
     flaw: str | None
     """Why an answered row gives no rate: it has none, or contradicts itself."""
+    edges: EdgeTally | None
     gpu: GpuUse | None
     """What the GPUs did meanwhile; null where none was watched."""
 
@@ -108,6 +110,7 @@ def tally(row: Row) -> Tally:
         decode_forwards=row.decode_forwards,
         spans=row.spans,
         flaw=_flaw(row) if row.status == "ok" else None,
+        edges=row.edges,
         gpu=gpu_use(row),
     )
 

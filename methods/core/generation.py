@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from methods.core.reliability import EdgeTally
+
 Role = Literal["target", "middle", "small"]
 Finish = Literal["eos", "length", "stop"]
 
@@ -89,6 +91,8 @@ class Generation:
     """Committed tokens that prefill already yielded; they leave the rate. Ours yields none."""
     decode_forwards: int | None = None
     """Peers only: target forwards counted after prefill, since their rounds are null."""
+    edges: EdgeTally | None = None
+    """What became of draft edges that the text reached, by what was believed of them; null where none was scored."""
     flips: list[tuple[int, int]] | None = None
     """Output position and own draw, wherever that was not the reference's token; null where none was followed."""
 

@@ -178,6 +178,7 @@ class DraftTree:
         for node in nodes[1:]:
             parent = renumbered[self.parents[node]]
             renumbered[node] = pruned.add(parent, self.tokens[node], self.scores[node], self.origins[node])
+        pruned.expanded = {renumbered[node] for node in self.expanded if node in renumbered}
         pruned.sources = nodes
         return pruned
 

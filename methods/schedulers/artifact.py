@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
 
 from harness.errors import UserError
 from harness.registry import unknown_name
+from methods.schedulers.signals import signal_names
 from methods.settings import Settings
+
+if TYPE_CHECKING:
+    import lightgbm
 
 SCHEDULER_FILE = "scheduler.json"
 PLANNER_FILE = "planner.json"
@@ -34,7 +39,7 @@ DRAFTING_KEYS = (
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Network(_Part):
@@ -47,14 +52,65 @@ class Network(_Part):
     biases: list[list[float]]
     """For each layer, [outputs]; the last layer's one output is the margin of a call."""
 
+    @model_validator(mode="after")
+    def _layers_fit_together(self) -> Self:
+        _check_distinct(self.signals)
+        if len(self.weights) != len(self.biases) or not self.weights:
+            raise ValueError(f"has {len(self.weights)} layers of weights and {len(self.biases)} of biases")
+        inputs = len(self.signals)
+        for number, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True), 1):
+            if not biases or len(weights) != len(biases) or {*map(len, weights)} != {inputs}:
+                raise ValueError(f"layer {number}: needs weights [outputs, {inputs}] and as many biases as outputs")
+            inputs = len(biases)
+        if inputs != 1:
+            raise ValueError(f"its last layer has {inputs} outputs instead of 1")
+        return self
+
+
+class StepModels(_Part):
+    """The value models of one step, as LightGBM's text."""
+
+    call: str
+    """Q(call)."""
+    skip: str
+    """Q(skip)."""
+
 
 class Planner(_Part):
-    """The value models: Q(call) and Q(skip) of every step as LightGBM's text."""
+    """The value models of every step in which anything was decided."""
 
     signals: list[str] = Field(min_length=1)
     """Their inputs, by name."""
-    steps: dict[int, dict[Literal["call", "skip"], str]]
+    steps: dict[int, StepModels] = Field(min_length=1)
     """Both models of each step."""
+
+    @model_validator(mode="after")
+    def _signals_are_distinct(self) -> Self:
+        _check_distinct(self.signals)
+        return self
+
+    def boosters(self, name: str) -> dict[int, tuple[lightgbm.Booster, lightgbm.Booster]]:
+        """Return Q(call) and Q(skip) of each step, ready to predict.
+
+        Args:
+            name: of the artifact, which errors name.
+
+        Raises:
+            UserError: a text is no model, or one of other inputs.
+        """
+        from lightgbm import Booster
+        from lightgbm.basic import LightGBMError
+
+        found = {}
+        for step, models in self.steps.items():
+            where = f"scheduler artifact {name}: {PLANNER_FILE}: steps.{step}"
+            try:
+                found[step] = Booster(model_str=models.call), Booster(model_str=models.skip)
+            except LightGBMError as error:
+                raise UserError(f"{where}: {' '.join(str(error).split())}; fit it anew") from error
+            if any(booster.num_feature() != len(self.signals) for booster in found[step]):
+                raise UserError(f"{where}: its models do not take {len(self.signals)} signals; fit it anew")
+        return found
 
 
 class Artifact(_Part):
@@ -68,14 +124,14 @@ class Artifact(_Part):
     """Where costs came from."""
     drafting: dict[str, Any]
     """Settings that the traces were drafted with."""
-    latency: tuple[float, float]
+    latency: tuple[PositiveFloat, PositiveFloat]
     """T_tgt and T_mid under that clock, in milliseconds."""
     rate: float = Field(gt=0)
     """Committed tokens a verification's time that the fitted values reached on prompts that they had not seen."""
     call_gain: float
     """Extra tokens that a call brings on the traces: h of the latency-normalized heuristic."""
     variants: dict[str, Network] = Field(min_length=1)
-    """`full`, and one without each group of signals."""
+    """`full`, one without each group of the paper's signals, and `plus` with look-up's besides."""
     card: dict[str, Any]
     """Data, recipe, figures and versions."""
 
@@ -98,6 +154,22 @@ def artifact_digest(name: str) -> str:
     return digest.hexdigest()
 
 
+def fitted_elsewhere(pair: str, drafting: Mapping[str, Any], used_for: str, settings: Settings) -> str | None:
+    """Return in which way an artifact was fitted to something else than it is used for, None where it was not.
+
+    Args:
+        pair: that it was fitted to.
+        drafting: settings that it was fitted to.
+        used_for: the pair that it is used for.
+        settings: that it is used with.
+    """
+    if pair != used_for:
+        return f"to pair {pair}, not {used_for}"
+    own = settings.model_dump(mode="json", include={*drafting})
+    other = sorted(key for key in own if drafting[key] != own[key])
+    return f"with {other[0]} {drafting[other[0]]}, not {own[other[0]]}" if other else None
+
+
 def load_artifact(name: str, settings: Settings) -> Artifact:
     """Return an artifact by packaged name or folder, fit for a method's settings.
 
@@ -108,24 +180,59 @@ def load_artifact(name: str, settings: Settings) -> Artifact:
     fitted = artifact.drafting.get("steps")
     if fitted != settings.steps:
         raise UserError(f"scheduler artifact {name}: fitted for {fitted} steps, not {settings.steps}; fit another")
+    for network in artifact.variants.values():
+        _check_known(network.signals, name, settings)
     return artifact
 
 
-def load_planner(name: str) -> Planner:
-    """Return an artifact's value models.
+def load_planner(name: str, settings: Settings) -> Planner:
+    """Return an artifact's value models, fit for a method's settings.
 
     Raises:
         UserError: there are none, or they are broken.
     """
     planner: Planner = parsed(Planner, name, PLANNER_FILE)
+    _check_known(planner.signals, name, settings)
+    strange = sorted(planner.steps.keys() - {*range(1, settings.steps + 1)})
+    if strange:
+        raise UserError(f"scheduler artifact {name}: {PLANNER_FILE}: steps.{strange[0]}: there is no such step")
     return planner
 
 
+def _check_known(signals: Sequence[str], name: str, settings: Settings) -> None:
+    unknown = sorted({*signals} - {*signal_names(settings.steps)})
+    if unknown:
+        raise UserError(f"scheduler artifact {name}: unknown signals {', '.join(unknown)}; fit it anew")
+
+
+def _check_distinct(signals: Sequence[str]) -> None:
+    if len({*signals}) < len(signals):
+        raise ValueError("signals: one stands twice")
+
+
 def write_artifact(folder: Path, artifact: Artifact, planner: Planner) -> None:
-    """Write both files into a folder that exists."""
-    for file, part in ((SCHEDULER_FILE, artifact), (PLANNER_FILE, planner)):
-        text = json.dumps(part.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
-        (folder / file).write_text(f"{text}\n", encoding="utf-8")
+    """Write both files into a folder that exists.
+
+    Raises:
+        UserError: one cannot be written.
+    """
+    write_part(folder / PLANNER_FILE, planner)
+    write_part(folder / SCHEDULER_FILE, artifact)
+
+
+def write_part(file: Path, part: BaseModel) -> None:
+    """Write one of an artifact's files, whole or not at all.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    text = json.dumps(part.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
+    scratch = file.with_suffix(".new")
+    try:
+        scratch.write_text(f"{text}\n", encoding="utf-8")
+        scratch.replace(file)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written ({error.strerror}); make room and fit again") from error
 
 
 def _folder(name: str) -> Traversable:

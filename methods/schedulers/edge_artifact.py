@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from math import log
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from harness.errors import UserError
 from methods.drafters.edge_model import EdgeModel
-from methods.schedulers.artifact import parsed, read_artifact_file
+from methods.schedulers.artifact import parsed, read_artifact_file, write_part
 from methods.settings import Settings
 
 EDGES_FILE = "edges.json"
@@ -98,9 +97,12 @@ def edges_digest(name: str) -> str:
 
 
 def write_edges(folder: Path, artifact: EdgeArtifact) -> None:
-    """Write the artifact into a folder that exists."""
-    text = json.dumps(artifact.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
-    (folder / EDGES_FILE).write_text(f"{text}\n", encoding="utf-8")
+    """Write the artifact into a folder that exists.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    write_part(folder / EDGES_FILE, artifact)
 
 
 def _at(costs: list[float], tokens: int) -> float:

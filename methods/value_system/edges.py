@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from methods.core.reliability import BINS, Bin, expected_error
 from methods.drafters.edge_model import (
     NOTHING,
     EdgeModel,
@@ -25,7 +26,6 @@ Origin = Literal["look-up", "both", "middle"]
 
 LONGEST = 6
 """Longest n-gram that is told apart."""
-_BINS = 10
 _TOP = 3  # of the middle's tokens, those that a tree would hold
 _HELD = 0.1  # a look-up token below that probability would not be in the tree
 _STRENGTH = 10.0  # of the data against the ridge
@@ -129,17 +129,17 @@ def calibration(found: Judged) -> dict[str, dict[str, Any]]:
 
 
 def _reliability(predicted: NDArray[np.float64], accepted: NDArray[np.bool_]) -> dict[str, Any]:
-    bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
-    diagram = [
-        (float(predicted[own].mean()), float(accepted[own].mean()), int(own.sum()))
-        for own in (bins == one for one in range(_BINS))
-        if own.any()
-    ]
-    error = sum(abs(mean - share) * count for mean, share, count in diagram) / len(predicted)
+    places = np.minimum((predicted * BINS).astype(int), BINS - 1)
+    parts = [places == place for place in range(BINS)]
+    bins = [Bin(int(own.sum()), float(predicted[own].sum()), int(accepted[own].sum())) for own in parts]
     return {
         "edges": len(predicted),
-        "error": round(error, 5),
-        "diagram": [[round(mean, 4), round(share, 4), count] for mean, share, count in diagram],
+        "error": round(expected_error(bins), 5),
+        "diagram": [
+            [round(one.believed / one.edges, 4), round(one.accepted / one.edges, 4), one.edges]
+            for one in bins
+            if one.edges
+        ],
     }
 
 

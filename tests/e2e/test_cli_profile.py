@@ -117,7 +117,7 @@ def test_what_schedulers_are_told_is_measured_once_and_kept(run):
     (Path("run") / "rows.jsonl").write_text("")
     assert run(*flags).code == 0
 
-    assert first["source"] == "measured on a prompt of the run"
+    assert first["source"] == "measured on the prompt of median length"
     assert first["target_ms"] > 0
     assert first["middle_ms"] > 0
     assert latency("run") == first
@@ -166,7 +166,7 @@ def test_a_prompt_that_does_not_fit_is_not_measured_on(treegraft, cramped, rows_
     assert result.code == 1  # the long prompt's rows failed, and said so
     assert {row.status for row in rows_of("run") if row.question_id == 0} == {"failed"}
     assert {row.status for row in rows_of("run") if row.question_id > 0} == {"ok"}
-    assert latency("run")["source"] == "measured on a prompt of the run"
+    assert latency("run")["source"] == "measured on the prompt of median length"
 
 
 def test_where_no_prompt_fits_nothing_is_told(treegraft, cramped):

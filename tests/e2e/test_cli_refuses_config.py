@@ -48,7 +48,10 @@ def config(tmp_path):
         (SMALL + "methods: [{name: a, base: all-small, budget: 0}]\n", ["method 'a'", "budget"]),
         (SMALL + "methods: [{name: a, base: all-small, schedule: [0, 1]}]\n", ["'a'", "2 entries for 5 steps"]),
         (SMALL + "methods: [{name: a, base: all-small, schedule: [0, 2], steps: 2}]\n", ["method 'a'", "schedule"]),
-        (SMALL + "methods: [{name: a, base: all-mid, schedule: [1, 0, 1, 0, 1]}]\n", ["'a'", "nobody follows it"]),
+        (
+            SMALL + "methods: [{name: a, base: all-mid, schedule: [1, 0, 1, 0, 1]}]\n",
+            ["'a'", "schedule: scheduler always does not read it"],
+        ),
         (SMALL + "methods: [{name: a, base: all-mid, scheduler: sometimes}]\n", ["'sometimes'", "always"]),
         (SMALL + "methods: [{name: a, base: all-mid, width: 0}]\n", ["method 'a': width", "(given: 0)"]),
         (

@@ -114,12 +114,39 @@ def test_a_fixed_schedule_is_the_pairs_or_every_other_step():
     assert schedule({"schedule": [1, 0, 0, 0, 0]}, steps=2) == (1, 0)  # fewer steps were asked for
 
 
-def test_a_schedule_that_nobody_follows_is_refused():
-    own = {"x": {"base": "all-small", "schedule": [1, 0, 1, 0, 1]}}
-
-    with pytest.raises(UserError, match="'x': schedule: nobody follows it"):
+@pytest.mark.parametrize(
+    ("base", "key", "value", "reader"),
+    [
+        ("all-small", "schedule", [1, 0, 1, 0, 1], "scheduler never"),
+        ("all-mid", "max_calls", 2, "scheduler always"),
+        ("treegraft-fixed", "artifact", "somewhere", "scheduler fixed"),
+        ("treegraft-fixed", "options", {"a": 1}, "scheduler fixed"),
+        ("always-early", "threshold", 0.5, "scheduler early"),
+        ("entropy-confidence", "call_gain", 0.5, "scheduler entropy-confidence"),
+        ("value-planner", "signals", "no-tree", "scheduler planner"),
+        ("csd", "artifact", "somewhere", "csd"),
+        ("autoregressive", "options", {"a": 1}, "autoregressive"),
+        ("prompt-lookup", "threshold", 0.5, "hf-generate"),
+        ("calibrated-gate", "max_calls", 2, "calibrated"),
+    ],
+)
+def test_a_parameter_that_nobody_reads_is_refused(base, key, value, reader):
+    own = {"x": {"base": base, key: value}}
+    with pytest.raises(UserError, match=f"'x': {key}: {reader} does not read it; leave it out"):
         resolve("x", definitions=own, pair={}, config={}, flags={})
-    assert resolve("all-small", definitions={}, pair={"schedule": [1, 0, 0, 0, 0]}, config={}, flags={})
+    assert resolve(base, definitions={}, pair={"schedule": [1, 0, 0, 0, 0], "max_calls": 2}, config={}, flags={})
+
+
+def test_what_a_plug_in_s_scheduler_reads_nobody_knows():
+    own = {"x": {"base": "treegraft", "scheduler": "mine", "threshold": 0.5, "options": {"a": 1}}}
+    assert resolve("x", definitions=own, pair={}, config={}, flags={}).settings.threshold == 0.5
+
+
+@pytest.mark.parametrize("key", ["steps", "width", "max_calls", "threshold", "call_gain", "look_back"])
+def test_a_switch_is_no_number(key):
+    own = {"x": {"base": "latency-normalized", key: True}}
+    with pytest.raises(UserError, match=f"'x': {key}: is a switch, not a number; give a number"):
+        resolve("x", definitions=own, pair={}, config={}, flags={})
 
 
 def test_yamls_off_is_the_word():
