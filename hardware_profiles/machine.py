@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from hardware_profiles.curve import Curve
+from hardware_profiles.plain_yaml import read_yaml
 from hardware_profiles.profile import Costs, Kind, Profile, Role, parsed
 from hardware_profiles.roofline import Architecture, Roofline
 from harness.errors import UserError
@@ -194,7 +195,7 @@ def get_machine(name: str) -> Datasheet | Publication | None:
     if path.suffix not in (".yaml", ".yml"):
         return None
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None  # whoever reads it as a profile says what is wrong
     if not isinstance(values, dict) or not {"base", "bandwidth_gb_s", "calls"} & values.keys():

@@ -82,7 +82,13 @@ def _of_pair(machine: Datasheet | Publication, name: str, pair: Pair | None) -> 
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """Return the machine's name and the pair's, None where no pair is named; both may be files, with slashes."""
+    """Return the machine's name and the pair's, None where no pair is named; both may be files, with slashes.
+
+    Raises:
+        UserError: there is a slash, and nothing behind it.
+    """
+    if name.endswith("/"):
+        raise UserError(f"profile {name}: names no pair behind the slash; name one, as in profile:{name}{EXAMPLE}")
     first, _, rest = name.partition("/")
     if first in machine_names() or first in profile_names():
         return first, rest or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 from harness.errors import UserError
@@ -96,7 +96,8 @@ class TreeGraft(TreeMethod):
         tree = DraftTree(context[-1])
         if self._lookup is None:
             return DraftState(tree, [0])
-        return DraftState(tree, [0], root_shares=partial(self._lookup.root_shares, tree))
+        shares, evidence = partial(self._lookup.root_shares, tree), partial(self._lookup.root_evidence, tree)
+        return DraftState(tree, [0], root_shares=shares, root_evidence=cache(evidence))
 
     def _step(self, state: DraftState, context: Sequence[int], watch: Stopwatch, forwards: list[Forward]) -> bool:
         """Take one drafting step; return False where drafting ends instead."""

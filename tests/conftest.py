@@ -109,9 +109,10 @@ def random_artifact(tmp_path_factory):
             weights = [rng.normal(size=shape).round(3).tolist() for shape in shapes]
             return Network(signals=list(names), weights=weights, biases=[[0.0] * 6, [0.0]])
 
-        variants = {"full": network(every)}
-        for group, names in groups.items():
-            variants[f"no-{group}"] = network([name for name in every if name not in names])
+        paper = [name for name in every if name not in groups["lookup"]]
+        variants = {"full": network(paper), "plus": network(every)}
+        for group in ("context", "history", "tree"):
+            variants[f"no-{group}"] = network([name for name in paper if name not in groups[group]])
         artifact = Artifact(
             pair="toy",
             clock="profile:none",
@@ -123,8 +124,9 @@ def random_artifact(tmp_path_factory):
             card={},
         )
         folder = tmp_path_factory.mktemp(f"artifact-{steps}")
-        models = {bit: _random_trees(rng, len(every)) for bit in ("call", "skip")}
-        write_artifact(folder, artifact, Planner(signals=every, steps=dict.fromkeys(range(1, steps + 1), models)))
+        models = {bit: _random_trees(rng, len(paper)) for bit in ("call", "skip")}
+        planner = {"signals": paper, "steps": dict.fromkeys(range(1, steps + 1), models)}
+        write_artifact(folder, artifact, Planner.model_validate(planner))
         write_edges(folder, _unfitted_edges())
         return str(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,30 @@ from hardware_profiles.profile import Profile
 from harness.retiming import decode_spans
 from methods.core.generation import Forward, Round
 from methods.schedulers.scheduler import Latency, most_calls
-from methods.schedulers.signals import all_signals, read_context, read_history, signal_groups
+from methods.schedulers.signals import all_signals, read_context, read_history, signal_names
 from methods.settings import Settings
-from methods.value_system.rounds import Floats, Rounds
+from methods.value_system.rounds import Floats, Rounds, schedules_behind
 from methods.value_system.traces import TracedAnswer, recorded_round
 
 
-def timed_rounds(answers: Sequence[TracedAnswer], profile: Profile, latency: Latency, settings: Settings) -> Rounds:
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Traced rounds with what every kind of policy is charged."""
+
+    learned: Rounds
+    """Where a fitted scheduler decides; never calling pays for its decisions too."""
+    fixed: Rounds
+    """Where a fixed schedule stands, as `treegraft replay` charges it; never calling is all-small, where nobody
+    decides."""
+
+
+def priced_rounds(
+    answers: Sequence[TracedAnswer],
+    profile: Profile,
+    latency: Latency,
+    settings: Settings,
+    decision_ms: float | None = None,
+) -> Priced:
     """Return traced rounds with their costs.
 
     Args:
@@ -25,38 +43,54 @@ def timed_rounds(answers: Sequence[TracedAnswer], profile: Profile, latency: Lat
         profile: what forwards and the work around them cost.
         latency: T_tgt, the unit of cost, and T_mid.
         settings: of the traced method.
+        decision_ms: what a decision of a fitted scheduler takes where the profile charges less; None keeps to it.
     """
+    fixed, decided = _charged(answers, profile, latency, settings)
+    charged = profile.costs.scheduler_ms
+    more = max(0.0, (decision_ms or 0.0) - charged) / latency.target_ms
+    undecided = fixed.cost.copy()
+    never = 2**settings.steps
+    undecided[:, never] -= charged / latency.target_ms * decided[:, never]
+    return Priced(replace(fixed, cost=fixed.cost + more * decided), replace(fixed, cost=undecided))
+
+
+def _charged(
+    answers: Sequence[TracedAnswer], profile: Profile, latency: Latency, settings: Settings
+) -> tuple[Rounds, NDArray[np.int64]]:
+    """Return rounds charged as the profile does, and how often each schedule is decided on, [rounds, 2^(D+1)]."""
     steps = settings.steps
-    names = tuple(name for group in signal_groups(steps).values() for name in group)
-    count = sum(len(answer.rounds) + 1 for answer in answers)
-    committed = np.ones((count, 2 ** (steps + 1)), dtype=np.int64)
-    cost = np.ones((count, 2 ** (steps + 1)))
+    names = signal_names(steps)
+    count = sum(answer.tokens for answer in answers)
+    shape = (count, 2 ** (steps + 1))
+    committed, cost = np.ones(shape, dtype=np.int64), np.ones(shape)
+    calls, decided = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     signals = np.full((count, 2**steps, len(names)), np.nan)
     left, prompts = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     tasks = np.empty(count, dtype="<U32")
     questions: dict[tuple[str, str], int] = {}
-    row = 0
+    first = 0
     for answer in answers:
         facts = answer.facts
-        prompt = questions.setdefault((facts["task"], facts["question_id"]), len(questions))
         context = read_context(int(facts["prompt_tokens"]), latency)
-        places = slice(row, row + len(answer.rounds) + 1)
-        prompts[places], tasks[places] = prompt, facts["task"]
-        left[places] = np.arange(len(answer.rounds) + 1, 0, -1)
-        for one in answer.rounds:
+        places = slice(first, first + answer.tokens)
+        prompts[places] = questions.setdefault((facts["task"], facts["question_id"]), len(questions))
+        tasks[places] = facts["task"]
+        left[places] = np.arange(answer.tokens, 0, -1)
+        for row, one in enumerate(answer.rounds, first):
             for outcome in one["outcomes"]:
-                ends = _schedules(outcome["asked"], steps)
+                ends, record = schedules_behind(outcome["asked"], steps), recorded_round(outcome["record"])
                 committed[row, ends] = outcome["committed"]
-                cost[row, ends] = _ms(recorded_round(outcome["record"]), profile) / latency.target_ms
+                cost[row, ends] = _ms(record, profile) / latency.target_ms
+                calls[row, ends], decided[row, ends] = record.calls, len(record.schedule or [])
             for prefix, tree in one["signals"].items():
                 history = read_history([int(bit) for bit in prefix], steps)
-                signals[row, int(f"1{prefix}", 2)] = all_signals(context, history, tree)
-            row += 1
-        last = Forward("target", None, 1, int(facts["prompt_tokens"]) + len(answer.rounds) - 1)
-        cost[row] = _ms(Round([], 0, 0, [last]), profile) / latency.target_ms
-        row += 1
+                signals[row, int(f"1{prefix}", 2)] = all_signals(context, history, tree, one["lookup"])
+        for row in range(first + len(answer.rounds), first + answer.tokens):  # nothing more than a token may come
+            bare = Forward("target", None, 1, int(facts["prompt_tokens"]) - 1 + row - first)
+            cost[row] = _ms(Round([], 0, 0, [bare]), profile) / latency.target_ms
+        first += answer.tokens
     b0 = most_calls(settings.max_calls, latency)
-    return Rounds(steps, committed, cost, signals, names, left, prompts, tasks, b0)
+    return Rounds(steps, committed, cost, calls, signals, names, left, prompts, tasks, b0), decided
 
 
 def autoregressive_costs(answers: Sequence[TracedAnswer], profile: Profile, latency: Latency) -> Floats:
@@ -69,37 +103,9 @@ def autoregressive_costs(answers: Sequence[TracedAnswer], profile: Profile, late
         profile: what forwards and the work around them cost.
         latency: T_tgt, the unit of cost, and T_mid.
     """
-    contexts = [
-        int(answer.facts["prompt_tokens"]) - 1 + place for answer in answers for place in range(len(answer.rounds) + 1)
-    ]
+    contexts = [int(answer.facts["prompt_tokens"]) - 1 + place for answer in answers for place in range(answer.tokens)]
     times = [_ms(Round(None, 0, 0, [Forward("target", None, 1, context)]), profile) for context in contexts]
     return np.array(times) / latency.target_ms
-
-
-def counted_decisions(answers: Sequence[TracedAnswer], settings: Settings) -> NDArray[np.int64]:
-    """Return how often a scheduler decides under each schedule, [rounds, 2^(D+1)], by heap number.
-
-    Args:
-        answers: traced answers.
-        settings: of the traced method.
-    """
-    rounds = sum(len(answer.rounds) + 1 for answer in answers)
-    counts = np.zeros((rounds, 2 ** (settings.steps + 1)), dtype=np.int64)
-    row = 0
-    for answer in answers:
-        for one in answer.rounds:
-            for outcome in one["outcomes"]:
-                counts[row, _schedules(outcome["asked"], settings.steps)] = len(outcome["record"]["schedule"])
-            row += 1
-        row += 1
-    return counts
-
-
-def _schedules(asked: str, steps: int) -> slice:
-    """Return the heap numbers of the whole schedules that begin as asked: drafting ended, so they coincide."""
-    left = steps - len(asked)
-    first = int(f"1{asked}", 2) << left
-    return slice(first, first + 2**left)
 
 
 def _ms(record: Round, profile: Profile) -> float:

@@ -17,8 +17,11 @@ from harness.results import Row
 from methods.catalog import BASELINE, MethodSpec, resolve
 from methods.schedulers.artifact import DRAFTING_KEYS
 from methods.value_system.enumeration import Enumerator
-from methods.value_system.traces import TracedAnswer, read_traces, write_traces
+from methods.value_system.traces import TracedAnswer, fault_in, read_traces, write_traces
 from tasks.known_eval import question_digest
+
+MOST_STEPS = 8
+"""Of a round, 2^steps schedules are traced."""
 
 
 def greedy_answers(recorded: RecordedRun) -> list[Row]:
@@ -86,10 +89,25 @@ class Collector:
                 if not files[-1].exists():
                     self._trace(row, files[-1])
                 advance(1, row.task)
-        return [answer for answer in map(read_traces, files) if answer.rounds]
+        return [self._checked(row, file) for row, file in zip(self.answers, files, strict=True)]
 
     def _trace(self, row: Row, file: Path) -> None:
-        facts = {
+        rounds = self._enumerator.trace(self._recorded.prompt(row), row.token_ids, self._recorded.config.max_new_tokens)
+        write_traces(file, self._facts(row), rounds)
+
+    def _checked(self, row: Row, file: Path) -> TracedAnswer:
+        answer, facts = read_traces(file), self._facts(row)
+        strange = sorted(dict(facts.items() ^ answer.facts.items()))
+        if strange:
+            raise UserError(f"{file}: {strange[0]}: not that of the run's answer; remove it, and it is traced anew")
+        places = min(answer.tokens, self._recorded.config.max_new_tokens - 1)
+        fault = fault_in(answer, self.spec.settings.steps, places)
+        if fault is not None:
+            raise UserError(f"{file}: {fault}; it was edited: remove it, and it is traced anew")
+        return answer
+
+    def _facts(self, row: Row) -> dict[str, str]:
+        return {
             "task": row.task,
             "question_id": str(row.question_id),
             "turn": str(row.turn),
@@ -98,8 +116,6 @@ class Collector:
             "prompt_tokens": str(row.prompt_tokens),
             "tokens": str(row.committed),
         }
-        limit = self._recorded.config.max_new_tokens
-        write_traces(file, facts, self._enumerator.trace(self._recorded.prompt(row), row.token_ids, limit))
 
     @cached_property
     def spec(self) -> MethodSpec:
@@ -114,6 +130,11 @@ class Collector:
         if spec.settings.small != "ngram":
             raise UserError(
                 f"{recorded.folder}: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out"
+            )
+        if spec.settings.steps > MOST_STEPS:
+            raise UserError(
+                f"{recorded.folder}: {spec.settings.steps} steps have {2**spec.settings.steps} schedules, too many to "
+                f"trace; give steps {MOST_STEPS} at most"
             )
         return spec
 

@@ -11,7 +11,7 @@ from typing import Any
 from hardware_profiles.profile import Profile
 from harness.errors import UserError
 from harness.fitting.collect import greedy_answers
-from harness.fitting.fit import opened, out_folder, refuse_eval_questions
+from harness.fitting.fit import check_questions, opened, out_folder, refuse_eval_questions
 from harness.fitting.judging import Note
 from harness.fitting.settings import FitSettings
 from harness.flags import Bar
@@ -22,7 +22,7 @@ from harness.retiming import CLOCK_PREFIX, decode_spans
 from methods.calibrated import CalibratedGrafting
 from methods.catalog import resolve
 from methods.drafters.edge_model import EdgeModel, Visit
-from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
+from methods.schedulers.edge_artifact import EDGES_FILE, CostTable, EdgeArtifact, write_edges
 from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen
 from methods.value_system.values import FOLDS
 
@@ -115,11 +115,10 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     if settings.traces is not None:
         raise UserError(f"--traces: {METHOD} keeps none; leave it out")
     profile, _, recorded = opened(run, settings.clock)
-    out = out_folder(settings)
+    out = out_folder(settings, (EDGES_FILE,))
     refuse_eval_questions(recorded)
     work = Work(recorded, greedy_answers(recorded), profile)
-    if len({(row.task, row.question_id) for row in work.answers}) < FOLDS:
-        raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
+    check_questions(work.answers, run)
     first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
     note(f"one call a round, before fitting: {_told(first)}")
     edges = fit_edges([visit for visits in first.visits for visit in visits])

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from hardware_profiles.profile import Profile
 from harness.errors import UserError
-from harness.fitting.arrays import timed_rounds
+from harness.fitting.arrays import priced_rounds
 from harness.fitting.collect import Collector
-from harness.fitting.judging import Note, call_gain, distilled, figures, planner
+from harness.fitting.judging import Lessons, Note, call_gain, distilled, figures, planner
 from harness.fitting.settings import FitSettings
 from harness.flags import Bar
 from harness.latency import profile_latency, told
 from harness.provenance import versions
 from harness.recorded import RecordedRun
+from harness.results import Row
 from harness.retiming import CLOCK_PREFIX, profile_of
-from methods.schedulers.artifact import Artifact, write_artifact
+from methods.schedulers.artifact import PLANNER_FILE, SCHEDULER_FILE, Artifact, write_artifact
 from methods.schedulers.scheduler import Latency
 from methods.value_system.distilling import HIDDEN
-from methods.value_system.values import FOLDS, ITERATIONS, TREES, fit_values
+from methods.value_system.values import FOLDS, ITERATIONS, TREES
 from tasks.known_eval import known_eval_digests, question_digest
 from tasks.registry import get_task
 from tasks.sources import load_questions
@@ -42,37 +45,52 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
         UserError: unusable input, or a run that holds questions to be measured on.
     """
     profile, latency, recorded = opened(run, settings.clock)
-    out = out_folder(settings)
+    out = out_folder(settings, (SCHEDULER_FILE, PLANNER_FILE))
     refuse_eval_questions(recorded)
     collector = Collector(recorded, Path(settings.traces or f"{settings.out.rstrip('/')}-traces"))
     drafting = collector.spec.settings
-    rounds = timed_rounds(collector.collect(bar), profile, latency, drafting)
-    questions = len(np.unique(rounds.prompts))
-    if questions < FOLDS:
-        raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
-    note(f"{len(rounds)} rounds of {questions} questions")
-    values = fit_values(rounds, settings.seed, note)
-    variants, unseen = distilled(rounds, values.margins, settings.seed)
+    check_questions(collector.answers, run)
+    priced = priced_rounds(collector.collect(bar), profile, latency, drafting, settings.decision_ms)
+    lessons = Lessons.of(priced.learned, str(run), settings.seed, note)
+    questions = len(np.unique(lessons.paper.prompts))
+    note(f"{len(lessons.paper)} rounds of {questions} questions")
+    variants, unseen = distilled(lessons, settings.seed)
     artifact = Artifact(
         pair=recorded.pair.name,
         clock=f"{CLOCK_PREFIX}{profile.name}",
         drafting=collector.drafting,
         latency=(latency.target_ms, latency.middle_ms),
-        rate=values.rate,
-        call_gain=call_gain(rounds),
+        rate=lessons.values.rate,
+        call_gain=call_gain(lessons.paper),
         variants=variants,
         card={
             "data": {name: task.sha256 for name, task in recorded.manifest.tasks.items()},
             "weights": {role: facts["sha256"] for role, facts in recorded.manifest.weights.items()},
             "questions": questions,
-            "rounds": len(rounds),
-            "recipe": {"seed": settings.seed, "trees": TREES, "hidden": list(HIDDEN), "iterations": ITERATIONS},
-            "figures": figures(rounds, values, unseen, settings.seed, note),
+            "rounds": len(lessons.paper),
+            "recipe": {
+                "seed": settings.seed,
+                "trees": TREES,
+                "hidden": list(HIDDEN),
+                "iterations": ITERATIONS,
+                "decision_ms": settings.decision_ms,
+            },
+            "figures": figures(priced, lessons, unseen, settings.seed, note),
             "versions": versions(),
         },
     )
-    write_artifact(out, artifact, planner(rounds, values, settings.seed))
+    write_artifact(out, artifact, planner(lessons.paper, lessons.values, settings.seed))
     return artifact
+
+
+def check_questions(answers: Sequence[Row], run: Path) -> None:
+    """Refuse answers to too few questions to fit anything to.
+
+    Raises:
+        UserError: they are fewer than folds.
+    """
+    if len({(row.task, row.question_id) for row in answers}) < FOLDS:
+        raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
 
 
 def opened(run: Path, clock: str) -> tuple[Profile, Latency, RecordedRun]:
@@ -85,14 +103,9 @@ def opened(run: Path, clock: str) -> tuple[Profile, Latency, RecordedRun]:
     profile = profile_of(clock, recorded.pair)
     if profile is None:
         raise UserError("--clock wall: costs come from a profile; give profile:NAME")
-    latency = told(profile_latency(profile, recorded.pair, median_prompt(recorded)))
+    latency = told(profile_latency(profile, recorded.pair, recorded.median_prompt))
     assert latency is not None  # a profile tells it
     return profile, latency, recorded
-
-
-def median_prompt(recorded: RecordedRun) -> int:
-    """Return the median of a run's prompts, in tokens."""
-    return int(np.median([row.prompt_tokens for row in recorded.rows if row.prompt_tokens] or [1]))
 
 
 def refuse_eval_questions(recorded: RecordedRun) -> None:
@@ -119,15 +132,24 @@ def refuse_eval_questions(recorded: RecordedRun) -> None:
             )
 
 
-def out_folder(settings: FitSettings) -> Path:
+def out_folder(settings: FitSettings, names: Sequence[str]) -> Path:
     """Return the folder of the finished artifact, made where it is missing.
 
+    Args:
+        settings: name it.
+        names: of the files that will be written into it, hours later perhaps.
+
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be made, or they could not be written.
     """
     out = Path(settings.out)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
     except OSError as error:
-        raise UserError(f"--out {out}: cannot be made ({error.strerror}); give another folder") from error
+        raise UserError(f"--out {out}: cannot be made or written ({error.strerror}); give another folder") from error
+    taken = [name for name in names if (out / name).is_dir()]
+    if taken:
+        raise UserError(f"--out {out}: {taken[0]} is a folder there; move it away, or give another")
     return out

@@ -3,31 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
+from harness.errors import UserError
+from harness.fitting.arrays import Priced
 from methods.schedulers.artifact import Network, Planner
-from methods.schedulers.signals import signal_groups
+from methods.schedulers.signals import LOOKUP_SIGNALS, signal_groups
 from methods.value_system import rivals
 from methods.value_system.distilling import distil, unseen_margins
-from methods.value_system.rounds import Floats, Rounds, Schedules, always, bits_of
+from methods.value_system.rounds import Rounds, Schedules, always
 from methods.value_system.values import Values, classification, decisions, final_models, fit_values
 
 Note = Callable[[str], None]
 
 
-def distilled(rounds: Rounds, margins: Floats, seed: int) -> tuple[dict[str, Network], dict[str, Schedules]]:
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Rounds that schedulers learn from, and the values fitted to them."""
+
+    paper: Rounds
+    """With the paper's signals."""
+    plus: Rounds
+    """With those of look-up besides."""
+    values: Values
+    """Fitted to the paper's signals."""
+    plus_values: Values
+    """Fitted to all."""
+
+    @classmethod
+    def of(cls, rounds: Rounds, origin: str, seed: int, note: Note) -> Lessons:
+        """Fit values to rounds.
+
+        Args:
+            rounds: traced, charged as where a fitted scheduler decides.
+            origin: what an error names.
+            seed: of LightGBM and of the folds.
+            note: told how it goes.
+
+        Raises:
+            UserError: there is nothing to decide in them.
+        """
+        check_decisions(rounds, origin)
+        paper = rounds.without(LOOKUP_SIGNALS)
+        return cls(paper, rounds, fit_values(paper, seed, note), fit_values(rounds, seed, note))
+
+    def variants(self) -> dict[str, tuple[Rounds, Values]]:
+        """Return what each variant of the learned scheduler sees, and the values that it learns, by its name."""
+        groups = signal_groups(self.paper.steps)
+        parts = {f"no-{group}": self.paper.without(names) for group, names in groups.items() if names != LOOKUP_SIGNALS}
+        seen = {name: (part, self.values) for name, part in {"full": self.paper, **parts}.items()}
+        return {**seen, "plus": (self.plus, self.plus_values)}
+
+
+def check_decisions(rounds: Rounds, origin: str) -> None:
+    """Refuse rounds in which nothing can be learnt.
+
+    Raises:
+        UserError: no call is ever possible, or nothing was drafted.
+    """
+    if rounds.most_calls < 1:
+        raise UserError(f"{origin}: B0 is 0, so that there is nothing to learn; give max_calls 1, or another clock")
+    if not rounds.open(1).any():
+        raise UserError(f"{origin}: no answer is long enough to draft anything; raise --max-new-tokens")
+
+
+def distilled(lessons: Lessons, seed: int) -> tuple[dict[str, Network], dict[str, Schedules]]:
     """Return networks by variant, and the schedules that networks give to rounds whose prompts they have not seen.
 
     Args:
-        rounds: traced rounds.
-        margins: fitted margins, which every variant learns.
+        lessons: what they learn from.
         seed: of weights and batches.
     """
-    groups = signal_groups(rounds.steps).items()
-    parts = {"full": rounds, **{f"no-{group}": rounds.without(names) for group, names in groups}}
-    networks = {name: distil(part, margins, seed) for name, part in parts.items()}
-    unseen = {name: part.outcome(decisions(unseen_margins(part, margins, seed))) for name, part in parts.items()}
+    networks, unseen = dict[str, Network](), dict[str, Schedules]()
+    for name, (part, values) in lessons.variants().items():
+        networks[name] = distil(part, values.margins, seed)
+        unseen[name] = part.outcome(decisions(unseen_margins(part, values.margins, seed)))
     return networks, unseen
 
 
@@ -38,7 +90,7 @@ def planner(rounds: Rounds, values: Values, seed: int) -> Planner:
         step: {"call": call.booster_.model_to_string(), "skip": skip.booster_.model_to_string()}
         for step, (call, skip) in models.items()
     }
-    return Planner(signals=list(rounds.names), steps=texts)
+    return Planner.model_validate({"signals": list(rounds.names), "steps": texts})
 
 
 def call_gain(rounds: Rounds) -> float:
@@ -51,33 +103,39 @@ def call_gain(rounds: Rounds) -> float:
 
 def calls_a_round(rounds: Rounds, schedules: Schedules) -> float:
     """Return the middle calls a round along a policy's own path."""
-    return float(np.mean([bits_of(int(one)).count("1") for one in schedules[rounds.visited(schedules)]]))
+    rows = np.flatnonzero(rounds.visited(schedules))
+    return float(rounds.calls[rows, schedules[rows]].mean())
 
 
 def figures(
-    rounds: Rounds, values: Values, unseen: dict[str, Schedules], seed: int, note: Note
+    priced: Priced, lessons: Lessons, unseen: dict[str, Schedules], seed: int, note: Note
 ) -> dict[str, dict[str, float]]:
     """Return what each policy reaches on prompts that it has not seen: its rate, gap to hindsight, calls a round.
 
     Args:
-        rounds: traced rounds.
-        values: fitted to them.
+        priced: traced rounds.
+        lessons: the values fitted to them.
         unseen: the networks' schedules.
         seed: of folds.
         note: told each line.
     """
+    fixed, deciding = priced.fixed, lessons.paper
     policies = {
-        "never": always(rounds, 2**rounds.steps),
-        "best fixed schedule": rivals.best_fixed(rounds, seed),
-        "threshold": rivals.threshold(rounds, seed),
-        "bandit": rivals.bandit(rounds, seed),
-        "cost-sensitive classification": fit_values(rounds, seed, lambda line: None, classification).schedules,
-        "value models": values.schedules,
-        **{f"learned, {name}": schedules for name, schedules in unseen.items()},
-        "hindsight": rounds.hindsight(),
+        "never": (fixed, always(fixed, 2**fixed.steps)),
+        "best fixed schedule": (fixed, rivals.best_fixed(fixed, seed)),
+        "threshold": (deciding, rivals.threshold(deciding, seed)),
+        "bandit": (fixed, rivals.bandit(fixed, seed)),
+        "cost-sensitive classification": (
+            deciding,
+            fit_values(deciding, seed, lambda line: None, classification).schedules,
+        ),
+        "value models": (deciding, lessons.values.schedules),
+        "value models, plus": (deciding, lessons.plus_values.schedules),
+        **{f"learned, {name}": (deciding, schedules) for name, schedules in unseen.items()},
+        "hindsight": (fixed, fixed.hindsight()),
     }
     found = {}
-    for name, schedules in policies.items():
+    for name, (rounds, schedules) in policies.items():
         rate, gap = rounds.rate(schedules), rivals.gap(rounds, schedules)
         calls = calls_a_round(rounds, schedules)
         found[name] = {"rate": round(rate, 5), "gap": round(gap, 5), "calls": round(calls, 4)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,20 +10,24 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from harness.fitting.arrays import timed_rounds
+from harness.fitting.arrays import Priced, priced_rounds
 from harness.fitting.collect import Collector
 from harness.fitting.fit import opened
 from harness.fitting.judging import calls_a_round
 from harness.fitting.settings import OracleSettings
 from harness.flags import Bar
-from methods.schedulers.artifact import load_artifact, load_planner
+from methods.schedulers.artifact import fitted_elsewhere, load_artifact, load_planner
 from methods.settings import Settings
 from methods.value_system.distilling import network_margins, planner_margins
 from methods.value_system.rivals import gap
 from methods.value_system.rounds import Bools, Rounds, Schedules, always, bits_of
 from methods.value_system.values import decisions
 
+_LOG = logging.getLogger("treegraft")
+
 OVERALL = "overall"
+BEST_SCHEDULE = "best schedule, in hindsight"
+PLANNER = "value-planner"
 
 
 def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]]:
@@ -43,14 +48,14 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
     profile, latency, recorded = opened(run, settings.clock)
     collector = Collector(recorded, Path(settings.traces) if settings.traces else run / "traces")
     drafting = collector.spec.settings
-    rounds = timed_rounds(collector.collect(bar), profile, latency, drafting)
-    policies = _policies(rounds, settings.artifact or drafting.artifact, drafting)
-    tasks = [str(task) for task in np.unique(rounds.tasks)]
+    priced = priced_rounds(collector.collect(bar), profile, latency, drafting, settings.decision_ms)
+    policies = _policies(priced, settings.artifact or drafting.artifact, drafting, recorded.pair.name)
+    every = priced.fixed.tasks
     lines = []
-    for task in [*tasks, OVERALL]:
-        chosen = np.ones(len(rounds), dtype=np.bool_) if task == OVERALL else rounds.tasks == task
-        part = rounds.part(chosen)
-        for name, policy in policies.items():
+    for task in [*map(str, np.unique(every)), OVERALL]:
+        chosen = np.ones(len(every), dtype=np.bool_) if task == OVERALL else every == task
+        for name, (rounds, policy) in policies.items():
+            part = rounds.part(chosen)
             lines.append(_line(part, task, name, policy(part, chosen), latency.target_ms))
     return lines
 
@@ -58,21 +63,29 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
 Policy = Callable[[Rounds, Bools], Schedules]
 
 
-def _policies(rounds: Rounds, artifact: str | None, settings: Settings) -> dict[str, Policy]:
-    """Return policies by name: given some of the rounds, and which they are, each gives their schedules."""
-    found: dict[str, Policy] = {
-        "never": lambda part, chosen: always(part, 2**part.steps),
-        "always": lambda part, chosen: always(part, 2 ** (part.steps + 1) - 1),
-        "best schedule, in hindsight": lambda part, chosen: always(part, int(np.nanargmax(part.rates()))),
+def _policies(priced: Priced, artifact: str | None, settings: Settings, pair: str) -> dict[str, tuple[Rounds, Policy]]:
+    """Return policies by name, each with the rounds as it is charged.
+
+    Given some of the rounds, and which they are, a policy gives their schedules.
+    """
+    fixed, rounds = priced.fixed, priced.learned
+    found: dict[str, tuple[Rounds, Policy]] = {
+        "never": (fixed, lambda part, chosen: always(part, 2**part.steps)),
+        "always": (fixed, lambda part, chosen: always(part, 2 ** (part.steps + 1) - 1)),
+        BEST_SCHEDULE: (fixed, lambda part, chosen: always(part, int(np.nanargmax(part.rates())))),
     }
     if artifact is not None:
-        margins = {"value-planner": planner_margins(load_planner(artifact), rounds)}
-        for name, network in load_artifact(artifact, settings).variants.items():
+        fitted = load_artifact(artifact, settings)
+        difference = fitted_elsewhere(fitted.pair, fitted.drafting, pair, settings)
+        if difference is not None:
+            _LOG.warning("artifact %s was fitted %s", artifact, difference)
+        margins = {PLANNER: planner_margins(load_planner(artifact, settings), rounds, artifact)}
+        for name, network in fitted.variants.items():
             label = "learned scheduler" if name == "full" else f"learned scheduler, {name}"
             margins[label] = network_margins(network, rounds)
         for label, values in margins.items():
-            found[label] = _known(rounds.outcome(decisions(values)))
-    found["best of each round, in hindsight"] = lambda part, chosen: part.hindsight()
+            found[label] = (rounds, _known(rounds.outcome(decisions(values))))
+    found["best of each round, in hindsight"] = (fixed, lambda part, chosen: part.hindsight())
     return found
 
 
@@ -106,7 +119,7 @@ def oracle_table(lines: Sequence[dict[str, Any]]) -> str:
         [line["policy"], f"{line['committed']:.3f}", f"{line['calls']:.2f}", f"{line['gap']:.3f}"] for line in overall
     ]
     schedules = [
-        f"{task} {line['schedule']}" for task in tasks if (line := found[task, policies[2]])["schedule"] is not None
+        f"{task} {line['schedule']}" for task in tasks if (line := found[task, BEST_SCHEDULE])["schedule"] is not None
     ]
     return "\n".join(
         [
@@ -118,5 +131,6 @@ def oracle_table(lines: Sequence[dict[str, Any]]) -> str:
             "",
             f"Best schedules in hindsight: {', '.join(schedules)}.",
             "gap: verifications' time that a round loses to the best schedule there.",
+            *([] if PLANNER in policies else ["The pair has no fitted scheduler; give one with --artifact."]),
         ]
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hardware_profiles.profile import Profile
 from harness.errors import UserError
-from harness.fitting.arrays import autoregressive_costs, counted_decisions, timed_rounds
+from harness.fitting.arrays import Priced, autoregressive_costs, priced_rounds
 from harness.fitting.collect import Collector
-from harness.fitting.fit import median_prompt
 from harness.flags import Bar
 from harness.hardware import changed_profile, named_profile
 from harness.latency import latency_with, told
@@ -20,20 +19,16 @@ from harness.retiming import CLOCK_PREFIX
 from harness.studying.plan import Condition, Study
 from methods.schedulers.scheduler import Latency
 from methods.settings import Settings
-from methods.value_system.rounds import Floats, Rounds
+from methods.value_system.rounds import Floats
 from methods.value_system.traces import TracedAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A run's traced rounds under a condition, with what every kind of policy is charged."""
+    """A run's traced rounds under a condition."""
 
-    learned: Rounds
-    """Costs where the learned scheduler decides."""
-    fixed: Rounds
-    """Costs where a fixed schedule that calls stands, as `treegraft replay` charges them."""
-    free: Rounds
-    """Costs where nobody decides, for never calling."""
+    priced: Priced
+    """With what every kind of policy is charged."""
     autoregressive: Floats
     """What the baseline takes at each place, in verifications (T_tgt), [rounds]."""
     latency: Latency
@@ -96,12 +91,10 @@ def timed_conditions(
     for way in ways:
         collector = Collector(recorded, traces, way, study.limit)
         answers = collector.collect(bar)
-        if not answers:
-            raise UserError(f"{recorded.folder}: no answer is long enough to draft anything; raise --max-new-tokens")
         for name, condition in study.conditions.items():
             if condition.settings == way:
                 settings = collector.spec.settings
-                latency = told(latency_with(settings, profiles[name], median_prompt(recorded)))
+                latency = told(latency_with(settings, profiles[name], recorded.median_prompt))
                 assert latency is not None  # a profile tells it
                 yield name, _timed(answers, profiles[name], latency, settings, study.decision_ms)
 
@@ -113,14 +106,8 @@ def _timed(
     settings: Settings,
     decision_ms: float | None,
 ) -> Timed:
-    fixed = timed_rounds(answers, profile, latency, settings)
-    decisions = counted_decisions(answers, settings) / latency.target_ms
-    charged = profile.costs.scheduler_ms
-    more = max(0.0, (decision_ms or 0.0) - charged)
     return Timed(
-        learned=replace(fixed, cost=fixed.cost + more * decisions),
-        fixed=fixed,
-        free=replace(fixed, cost=fixed.cost - charged * decisions),
+        priced=priced_rounds(answers, profile, latency, settings, decision_ms),
         autoregressive=autoregressive_costs(answers, profile, latency),
         latency=latency,
         questions=frozenset(answer.facts["question"] for answer in answers),

@@ -71,7 +71,7 @@ def judged(timed: Timed, networks: Mapping[str, Network], schedules: Sequence[st
     policies = _policies(timed, networks, schedules, own)
     times = [prompt_times(one.rounds, one.schedules) for one in policies]
     baseline = float(timed.autoregressive.sum())
-    tokens = len(timed.fixed)
+    tokens = len(timed.priced.fixed)
     refit = next(time for one, time in zip(policies, times, strict=True) if one.fitted == own)
     return [
         Line(
@@ -90,16 +90,16 @@ def judged(timed: Timed, networks: Mapping[str, Network], schedules: Sequence[st
 
 def _policies(timed: Timed, networks: Mapping[str, Network], schedules: Sequence[str], own: str) -> list[_Policy]:
     """Return the policies, the endpoints first."""
-    steps = timed.fixed.steps
+    fixed, learned = timed.priced.fixed, timed.priced.learned
     policies = [
-        _Policy("never (all-small)", timed.free, always(timed.free, 2**steps)),
-        _Policy("always (all-mid)", timed.fixed, always(timed.fixed, 2 ** (steps + 1) - 1)),
-        *(_Policy(f"fixed {bits}", timed.fixed, always(timed.fixed, int(f"1{bits}", 2))) for bits in schedules),
+        _Policy("never (all-small)", fixed, always(fixed, 2**fixed.steps)),
+        _Policy("always (all-mid)", fixed, always(fixed, 2 ** (fixed.steps + 1) - 1)),
+        *(_Policy(f"fixed {bits}", fixed, always(fixed, int(f"1{bits}", 2))) for bits in schedules),
     ]
     for name, network in networks.items():
         label = "learned" if name == own else f"learned, fitted on {name}"
-        chosen = timed.learned.outcome(decisions(network_margins(network, timed.learned)))
-        policies.append(_Policy(label, timed.learned, chosen, name))
+        chosen = learned.outcome(decisions(network_margins(network, learned)))
+        policies.append(_Policy(label, learned, chosen, name))
     return policies
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from hardware_profiles.profile import Kind, Profile
 from harness.errors import UserError
 from harness.fitting.fit import refuse_eval_questions
+from harness.fitting.judging import check_decisions
 from harness.flags import Bar
 from harness.recorded import RecordedRun
 from harness.retiming import CLOCK_PREFIX
@@ -19,6 +20,7 @@ from harness.studying.judging import Line, judged
 from harness.studying.plan import Study, load_study
 from harness.studying.settings import StudySettings
 from methods.schedulers.artifact import Network
+from methods.schedulers.signals import LOOKUP_SIGNALS
 from methods.value_system.distilling import distil
 from methods.value_system.values import FOLDS, fit_values
 from tasks.known_eval import question_digest
@@ -90,12 +92,13 @@ def run_study(file: Path, settings: StudySettings, bar: Bar) -> Findings:
     networks: dict[str, Network] = {}
     fit_prompts = 0
     for name, timed in timed_conditions(study, fit, _traces(settings.fit_traces, fit), profiles, bar):
-        fit_prompts = len(np.unique(timed.learned.prompts))
+        fit_prompts = len(np.unique(timed.priced.learned.prompts))
         networks[name] = _learned(timed, f"{file}: conditions.{name}", fit, settings.seed)
     found: dict[str, Found] = {}
     prompts, tasks = 0, list[str]()
     for name, timed in timed_conditions(study, on, _traces(settings.traces, on), profiles, bar):
-        prompts, tasks = len(np.unique(timed.fixed.prompts)), [str(task) for task in np.unique(timed.fixed.tasks)]
+        judged_on = timed.priced.fixed
+        prompts, tasks = len(np.unique(judged_on.prompts)), [str(task) for task in np.unique(judged_on.tasks)]
         if prompts < FEWEST_PROMPTS:
             raise UserError(f"{on.folder}: answers to {FEWEST_PROMPTS} questions at least are needed; raise --limit")
         running = {other: networks[other] for other in study.fitted_for(name)}
@@ -149,21 +152,19 @@ def _traces(given: str | None, recorded: RecordedRun) -> Path:
 
 def _learned(timed: Timed, origin: str, fit: RecordedRun, seed: int) -> Network:
     """Return the scheduler that `treegraft fit` would distil."""
-    rounds = timed.learned
+    rounds = timed.priced.learned.without(LOOKUP_SIGNALS)
     if len(np.unique(rounds.prompts)) < FOLDS:
         raise UserError(f"{fit.folder}: answers to {FOLDS} questions at least are needed; raise limit")
-    if rounds.most_calls < 1:
-        raise UserError(
-            f"{origin}: B0 is 0, so that there is nothing to learn; give settings: {{max_calls: 1}}, or leave it out"
-        )
+    check_decisions(rounds, origin)
     values = fit_values(rounds, seed, lambda line: None)
     return distil(rounds, values.margins, seed)
 
 
 def _schedules(study: Study, timed: Timed, file: Path) -> Sequence[str]:
     for bits in study.schedules:
-        if len(bits) != timed.fixed.steps:
-            raise UserError(f"{file}: schedules: {bits!r} has {len(bits)} bits for {timed.fixed.steps} steps")
+        steps = timed.priced.fixed.steps
+        if len(bits) != steps:
+            raise UserError(f"{file}: schedules: {bits!r} has {len(bits)} bits for {steps} steps")
     return study.schedules
 
 
@@ -180,6 +181,6 @@ def _found(study: Study, name: str, profile: Profile, timed: Timed, lines: list[
         unknown=list(profile.unknown),
         target_ms=timed.latency.target_ms,
         middle_ms=timed.latency.middle_ms,
-        most_calls=timed.fixed.most_calls,
+        most_calls=timed.priced.fixed.most_calls,
         lines=lines,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from methods.core.tree import UNSCORED, DraftTree
-from methods.drafters.ngram_index import NgramIndex
+from methods.drafters.ngram_index import Evidence, NgramIndex
 
 Exhaustion = Literal["release", "continue"]
 
@@ -115,6 +115,10 @@ class NgramDrafter:
                 counts = Counter(self._index.tokens[position] for position in positions).values()
                 return [count / len(positions) * match / self._longest for count in sorted(counts, reverse=True)]
         return []
+
+    def root_evidence(self, tree: DraftTree) -> list[Evidence]:
+        """Return what the context says for each token that followed the root's n-grams, longest match first."""
+        return self._index.evidence(self._window(tree, 0), self._width)
 
     def _window(self, tree: DraftTree, node: int) -> list[int]:
         """Return the last `longest` tokens up to and with `node`: the context without its last token, then the path."""

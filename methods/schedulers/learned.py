@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.errors import UserError
 from methods.schedulers.artifact import Network, load_artifact, load_planner
 from methods.schedulers.scheduler import BoundedScheduler, DraftState, Latency, register_scheduler
-from methods.schedulers.signals import SignalReader, signal_groups
+from methods.schedulers.signals import SignalReader
 from methods.settings import Settings
-
-if TYPE_CHECKING:
-    import lightgbm
 
 
 class Margin:
@@ -56,7 +52,6 @@ class LearnedScheduler(BoundedScheduler):
         if settings.signals not in variants:
             raise UserError(f"scheduler artifact {settings.artifact}: has no variant {settings.signals!r}; fit it anew")
         network = variants[settings.signals]
-        _check_signals(network.signals, settings)
         self.margin = Margin(network)
         self.reader = SignalReader(settings, network.signals)
 
@@ -85,22 +80,14 @@ class ValuePlanner(BoundedScheduler):
         super().__init__(settings)
         name = _artifact(settings)
         load_artifact(name, settings)
-        self._planner = load_planner(name)
-        _check_signals(self._planner.signals, settings)
-        self.reader = SignalReader(settings, self._planner.signals)
-        self._models: dict[int, tuple[lightgbm.Booster, lightgbm.Booster]] = {}
+        planner = load_planner(name, settings)
+        self.reader = SignalReader(settings, planner.signals)
+        self._models = planner.boosters(name)
 
     def begin(self, prompt_tokens: int, latency: Latency | None) -> None:
         """Start a prompt."""
         super().begin(prompt_tokens, latency)
         self.reader.begin(prompt_tokens, self.latency)
-        if not self._models:
-            from lightgbm import Booster  # takes a second, which plans need not
-
-            self._models = {
-                step: (Booster(model_str=models["call"]), Booster(model_str=models["skip"]))
-                for step, models in self._planner.steps.items()
-            }
 
     def wants_call(self, state: DraftState) -> bool:
         """Return whether Q(call) > Q(skip)."""
@@ -118,10 +105,3 @@ def _artifact(settings: Settings) -> str:
             "and give artifact: FOLDER"
         )
     return settings.artifact
-
-
-def _check_signals(names: Sequence[str], settings: Settings) -> None:
-    known = {name for group in signal_groups(settings.steps).values() for name in group}
-    unknown = sorted({*names} - known)
-    if unknown:
-        raise UserError(f"scheduler artifact {settings.artifact}: unknown signals {', '.join(unknown)}; fit it anew")

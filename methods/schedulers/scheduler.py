@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from harness.errors import UserError
 from harness.registry import Registry, unknown_name
 from methods.core.tree import DraftTree
+from methods.drafters.ngram_index import Evidence
 from methods.settings import Settings
 
 
@@ -23,7 +24,7 @@ class Latency(NamedTuple):
     """T_mid: a middle step."""
 
 
-def _nothing_found() -> Sequence[float]:
+def _nothing_found() -> Sequence[Any]:
     return ()
 
 
@@ -41,10 +42,12 @@ class DraftState:
     """For each step taken, 1 where the middle drafter was called."""
     root_shares: Callable[[], Sequence[float]] = _nothing_found
     """Looks up the root's continuation shares, best first; see `NgramDrafter.root_shares`."""
+    root_evidence: Callable[[], Sequence[Evidence]] = _nothing_found
+    """Looks up, once a round, what the context says for the root's continuations, longest match first."""
 
     def fork(self) -> DraftState:
         """Return a copy that can be drafted further by itself."""
-        return DraftState(self.tree.copy(), list(self.frontier), self.step, list(self.calls), self.root_shares)
+        return replace(self, tree=self.tree.copy(), frontier=list(self.frontier), calls=list(self.calls))
 
 
 class Scheduler(ABC):

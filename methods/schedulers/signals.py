@@ -1,4 +1,7 @@
-"""What the learned scheduler sees before a step (TreeGraft, Table 3, and its public code). Imports no torch."""
+"""What learned schedulers see before a step (TreeGraft, Table 3, and its public code). Imports no torch.
+
+Besides the paper's three groups there is one of ours: what look-up found for the root, which `treegraft-plus` sees too.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from math import isfinite, log
 
 from methods.core.tree import DraftTree
+from methods.drafters.ngram_index import Evidence
 from methods.drafters.reselection import reselection_candidates
 from methods.schedulers.scheduler import DraftState, Latency
 from methods.settings import Settings
@@ -22,6 +26,7 @@ TREE_SIGNALS = (
     "pre_reselect_overlap",
     "pre_reselect_score",
 )
+LOOKUP_SIGNALS = ("root_match", "root_share", "root_continuations", "root_log_age")
 
 
 def history_signals(steps: int) -> tuple[str, ...]:
@@ -30,13 +35,25 @@ def history_signals(steps: int) -> tuple[str, ...]:
 
 
 def signal_groups(steps: int) -> dict[str, tuple[str, ...]]:
-    """Return the three groups of signals by name, in the order of `all_signals`."""
-    return {"context": CONTEXT_SIGNALS, "history": history_signals(steps), "tree": TREE_SIGNALS}
+    """Return the groups of signals by name, in the order of `all_signals`: the paper's three, then look-up's."""
+    return {
+        "context": CONTEXT_SIGNALS,
+        "history": history_signals(steps),
+        "tree": TREE_SIGNALS,
+        "lookup": LOOKUP_SIGNALS,
+    }
 
 
-def all_signals(context: Sequence[float], history: Sequence[float], tree: Sequence[float]) -> list[float]:
+def signal_names(steps: int) -> tuple[str, ...]:
+    """Return the names of all signals in the order of `all_signals`."""
+    return tuple(name for group in signal_groups(steps).values() for name in group)
+
+
+def all_signals(
+    context: Sequence[float], history: Sequence[float], tree: Sequence[float], lookup: Sequence[float]
+) -> list[float]:
     """Return a state's signals in the order of their names."""
-    return [*context, *history, *tree]
+    return [*context, *history, *tree, *lookup]
 
 
 def read_context(prompt_tokens: int, latency: Latency) -> list[float]:
@@ -86,6 +103,20 @@ def read_tree(tree: DraftTree, frontier: Sequence[int], settings: Settings) -> l
     ]
 
 
+def read_lookup(evidence: Sequence[Evidence]) -> list[float]:
+    """Return the signals of what look-up found for the root, alike in all steps of a round.
+
+    They are the longest match, its best token's share, the distinct tokens, and the log of that token's age.
+
+    Args:
+        evidence: longest match first; empty where nothing was found.
+    """
+    if not evidence:
+        return [0.0] * len(LOOKUP_SIGNALS)
+    best = evidence[0]
+    return [float(best.match), best.times / best.total, float(len(evidence)), log(best.age)]
+
+
 class SignalReader:
     """Reads chosen signals of a state.
 
@@ -96,10 +127,10 @@ class SignalReader:
 
     def __init__(self, settings: Settings, names: Sequence[str]) -> None:
         groups = signal_groups(settings.steps)
-        order = [name for group in groups.values() for name in group]
+        order = signal_names(settings.steps)
         self._settings = settings
         self._places = [order.index(name) for name in names]
-        self._asks_tree = bool({*names} & {*groups["tree"]})
+        self._asks_tree, self._asks_lookup = (bool({*names} & {*groups[group]}) for group in ("tree", "lookup"))
         self._no_tree = [0.0] * len(groups["tree"])
         self._context: list[float] = []
 
@@ -112,5 +143,6 @@ class SignalReader:
         tree = self._no_tree
         if self._asks_tree:
             tree = read_tree(state.tree, state.frontier, self._settings)
-        every = all_signals(self._context, read_history(state.calls, self._settings.steps), tree)
+        lookup = read_lookup(state.root_evidence() if self._asks_lookup else ())
+        every = all_signals(self._context, read_history(state.calls, self._settings.steps), tree, lookup)
         return [every[place] for place in self._places]

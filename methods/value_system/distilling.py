@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from methods.schedulers.artifact import Network, Planner
 from methods.value_system.rounds import Floats, Rounds
-from methods.value_system.values import FOLDS, fold_of
+from methods.value_system.values import FOLDS, decisions, fold_of
 
 if TYPE_CHECKING:
     from sklearn.neural_network import MLPRegressor
@@ -18,27 +18,50 @@ if TYPE_CHECKING:
 HIDDEN = (32, 16)
 _DIGITS = 7
 _EPOCHS = 40
+_OFFSETS = 61
+"""Tried: so many quantiles of the margins."""
 _LEAST_SPREAD = 1e-9
 
 
 def distil(rounds: Rounds, margins: Floats, seed: int) -> Network:
-    """Return a network that gives the margins of states.
+    """Return a network that gives the margins of states, less an offset.
 
-    Signals that never vary in the rounds are left out: nothing could be learnt of them.
+    Signals that never vary in the rounds are left out: nothing could be learnt of them. Least squares draw margins
+    towards their mean, by which few calls or none might be left: the offset is the one that makes the rounds fastest.
 
     Args:
         rounds: traced rounds.
         margins: Q(call) - Q(skip), [rounds, 2^D].
         seed: of weights and batches.
     """
+    network = _regressed(rounds, margins, seed)
+    offset = _best_offset(rounds, network_margins(network, rounds))
+    *hidden, (last,) = network.biases
+    return network.model_copy(update={"biases": [*hidden, _rounded(np.array([last - offset]))]})
+
+
+def _best_offset(rounds: Rounds, margins: Floats) -> float:
+    """Return what is to be taken off margins so that calling where they are above 0 is fastest."""
+    decided = margins[~np.isnan(margins)]
+    offsets = np.concatenate([[0.0], np.quantile(decided, np.linspace(0, 1, _OFFSETS))])
+    schedules = np.stack([rounds.outcome(decisions(margins - offset)) for offset in offsets], axis=1)
+    return float(offsets[rounds.rates_of(schedules).argmax()])  # of equal ones the first, which is none
+
+
+def _regressed(rounds: Rounds, margins: Floats, seed: int) -> Network:
+    """Return a network fitted by least squares."""
     seen, target = _lessons(rounds, margins)
     kept = np.flatnonzero(seen.std(axis=0) > _LEAST_SPREAD)
+    level, unit = target.mean(), target.std()
+    if not len(kept) or unit < _LEAST_SPREAD:
+        return Network(signals=[rounds.names[0]], weights=[[[0.0]]], biases=[[float(level)]])
     mean, spread = seen[:, kept].mean(axis=0), seen[:, kept].std(axis=0)
-    model = _fitted((seen[:, kept] - mean) / spread, target, seed)
+    model = _fitted((seen[:, kept] - mean) / spread, (target - level) / unit, seed)
     weights = [layer.T for layer in model.coefs_]
     biases = [np.asarray(bias) for bias in model.intercepts_]
     biases[0] = biases[0] - weights[0] @ (mean / spread)
     weights[0] = weights[0] / spread
+    biases[-1], weights[-1] = biases[-1] * unit + level, weights[-1] * unit
     return Network(
         signals=[rounds.names[place] for place in kept],
         weights=[_rounded(layer) for layer in weights],
@@ -74,14 +97,20 @@ def network_margins(network: Network, rounds: Rounds) -> Floats:
     return found
 
 
-def planner_margins(planner: Planner, rounds: Rounds) -> Floats:
-    """Return the value models' margin of every state, [rounds, 2^D]; NaN as in `network_margins`."""
-    from lightgbm import Booster
+def planner_margins(planner: Planner, rounds: Rounds, name: str) -> Floats:
+    """Return the value models' margin of every state, [rounds, 2^D]; NaN as in `network_margins`.
 
+    Args:
+        planner: the value models.
+        rounds: traced rounds.
+        name: of the artifact, which errors name.
+
+    Raises:
+        UserError: a text is no model.
+    """
     places = [rounds.names.index(name) for name in planner.signals]
     found = np.full((len(rounds), 2**rounds.steps), np.nan)
-    for step, models in planner.steps.items():
-        call, skip = Booster(model_str=models["call"]), Booster(model_str=models["skip"])
+    for step, (call, skip) in planner.boosters(name).items():
         for state in filter(rounds.may_call, rounds.level(step)):
             rows = rounds.open(state)
             if rows.any():

@@ -13,7 +13,7 @@ from methods.core.generation import Forward, Round
 from methods.core.stopwatch import Stopwatch
 from methods.drafters.shared_middle import SharedMiddle
 from methods.schedulers.scheduler import DraftState
-from methods.schedulers.signals import read_tree
+from methods.schedulers.signals import read_lookup, read_tree
 from methods.treegraft import TreeGraft
 
 
@@ -39,6 +39,8 @@ class TracedRound:
     """One for each schedule; schedules that coincide after drafting ended early stand once."""
     signals: dict[str, list[float]]
     """For each prefix of a schedule after which a step is decided on: the signals of the tree."""
+    lookup: list[float]
+    """The signals of what look-up found for the root."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,9 +67,10 @@ class Enumerator(TreeGraft):
     middle_drafter = SharedMiddle
 
     def trace(self, prompt_ids: Sequence[int], token_ids: Sequence[int], max_new_tokens: int) -> Iterator[TracedRound]:
-        """Yield a round for every token of an answer but the last, for which nothing is drafted.
+        """Yield a round for every token of an answer where decoding drafts: not where only one may still come.
 
-        The middle drafter has seen what it would have seen if the round before had called it.
+        An answer that ended by itself drafted beyond its end. The middle drafter has seen what it would have seen if
+        the round before had called it.
 
         Args:
             prompt_ids: the prompt.
@@ -79,7 +82,7 @@ class Enumerator(TreeGraft):
         self.begin(prompt_ids, capacity)
         assert self._lookup is not None  # a neural small drafter has none, and is refused where runs are traced
         context = list(prompt_ids)
-        for done, token in enumerate(token_ids[:-1]):
+        for done, token in enumerate(token_ids[: max_new_tokens - 1]):
             yield self._traced(context, token_ids[done:], max_new_tokens - done)
             self._shared().see(context)
             context.append(token)
@@ -97,7 +100,9 @@ class Enumerator(TreeGraft):
     def _traced(self, context: Sequence[int], continuation: Sequence[int], remaining: int) -> TracedRound:
         middle = self._shared()
         middle.begin_round(context)
-        live, ended = [_Branch(self._root(context), middle)], list[_Branch]()
+        root = self._root(context)
+        lookup = read_lookup(root.root_evidence())
+        live, ended = [_Branch(root, middle)], list[_Branch]()
         signals: dict[str, list[float]] = {}
         for step in range(1, self.settings.steps + 1):
             asked: list[tuple[_Branch, bool]] = []
@@ -116,7 +121,7 @@ class Enumerator(TreeGraft):
                 goes_on = self._take(branch.state, call, context, _UNTIMED, branch.forwards)
                 (live if goes_on else ended).append(branch)
         outcomes = [self._outcome(branch, context, continuation, remaining) for branch in (*ended, *live)]
-        return TracedRound(len(context), sorted(outcomes, key=lambda one: one.asked), signals)
+        return TracedRound(len(context), sorted(outcomes, key=lambda one: one.asked), signals, lookup)
 
     def _prepare(self, calling: Sequence[_Branch]) -> None:
         """Evaluate what all the branches' middle steps need in one forward."""

@@ -27,6 +27,7 @@ class Rounds:
         steps: drafting steps (D).
         committed: tokens that each schedule commits, [rounds, 2^(D+1)], by heap number; states' columns mean nothing.
         cost: what each takes, in verifications (T_tgt), shaped alike.
+        calls: middle calls that each makes, shaped alike; fewer than its bits where drafting ended early.
         signals: signals of each state, [rounds, 2^D, signals]; NaN where nothing is decided.
         names: the signals' names.
         left: tokens of the answer from this place on, [rounds]: its length at its first place, 1 at its last.
@@ -38,6 +39,7 @@ class Rounds:
     steps: int
     committed: NDArray[np.int64]
     cost: Floats
+    calls: NDArray[np.int64]
     signals: Floats
     names: tuple[str, ...]
     left: NDArray[np.int64]
@@ -68,7 +70,7 @@ class Rounds:
 
     def part(self, chosen: Bools) -> Rounds:
         """Return some of the rounds: whole answers, or what is left of them from a place on."""
-        rows = ("committed", "cost", "signals", "left", "prompts", "tasks")
+        rows = ("committed", "cost", "calls", "signals", "left", "prompts", "tasks")
         return replace(self, **{name: getattr(self, name)[chosen] for name in rows})
 
     def without(self, names: Sequence[str]) -> Rounds:
@@ -169,6 +171,13 @@ class Rounds:
         policies = np.broadcast_to(np.arange(time.shape[1]), committed.shape) if time.shape[1] > 1 else 0
         behind: Floats = np.where(ended, 0.0, time[following, policies])
         return behind
+
+
+def schedules_behind(asked: str, steps: int) -> slice:
+    """Return the heap numbers of the whole schedules that begin as asked, one bit a step."""
+    left = steps - len(asked)
+    first = int(f"1{asked}", 2) << left
+    return slice(first, first + 2**left)
 
 
 def calls_of(state: int) -> int:

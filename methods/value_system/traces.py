@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from methods.core.generation import Forward, Round
+from methods.schedulers.signals import LOOKUP_SIGNALS, TREE_SIGNALS
+from methods.value_system.rounds import schedules_behind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from methods.value_system.enumeration import TracedRound
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True)
 class TracedAnswer:
-    """The rounds that begin at every place of one answer but the last, under every schedule.
+    """The rounds that begin at every place of one answer where something may be drafted, under every schedule.
 
     Attributes:
         facts: what the answer is: task, question, digest of its question, prompt tokens, tokens.
-        rounds: one mapping a round: `context`, `outcomes`, `signals`; see `TracedRound`.
+        rounds: one mapping a round: `context`, `outcomes`, `signals`, `lookup`; see `TracedRound`.
     """
 
     facts: dict[str, str]
     rounds: list[dict[str, Any]]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the answer."""
+        return int(self.facts["tokens"])
 
 
 def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRound]) -> int:
@@ -41,6 +49,7 @@ def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRo
             "context": one.context,
             "outcomes": [asdict(outcome) for outcome in one.outcomes],
             "signals": [{"prefix": prefix, "values": values} for prefix, values in one.signals.items()],
+            "lookup": one.lookup,
         }
         for one in rounds
     ]
@@ -77,6 +86,60 @@ def read_traces(file: Path) -> TracedAnswer:
     return TracedAnswer(facts, rounds)
 
 
+def fault_in(answer: TracedAnswer, steps: int, places: int) -> str | None:
+    """Return what of an answer's rounds cannot have been traced, None where all could.
+
+    Args:
+        answer: as it was read.
+        steps: drafting steps (D).
+        places: where in the answer decoding drafts.
+    """
+    if len(answer.rounds) != places:
+        return f"{len(answer.rounds)} rounds for {places} places"
+    for place, one in enumerate(answer.rounds):
+        fault = _fault_in_round(one, steps, answer.tokens - place)
+        if fault is not None:
+            return f"round {place}: {fault}"
+    return None
+
+
+def _fault_in_round(one: Mapping[str, Any], steps: int, left: int) -> str | None:
+    outcomes, signals = one["outcomes"] or [], one["signals"]
+    asked = [outcome["asked"] for outcome in outcomes]
+    if not all(isinstance(bits, str) and len(bits) <= steps and not bits.strip("01") for bits in asked):
+        return "a schedule that is none"
+    numbers = (range(2 ** (steps + 1))[schedules_behind(bits, steps)] for bits in asked)
+    if sorted(number for part in numbers for number in part) != [*range(2**steps, 2 ** (steps + 1))]:
+        return "its schedules are not each there once"
+    if {*signals} != {bits[:size] for bits in asked for size in range(len(bits))}:
+        return "signals of other states than were decided in"
+    if not all(_are_numbers(values, len(TREE_SIGNALS)) for values in signals.values()):
+        return f"signals that are not {len(TREE_SIGNALS)} numbers"
+    if not _are_numbers(one["lookup"], len(LOOKUP_SIGNALS)):
+        return f"signals of look-up that are not {len(LOOKUP_SIGNALS)} numbers"
+    for outcome in outcomes:
+        record, committed = outcome["record"], outcome["committed"]
+        if committed is None or not 1 <= committed <= left:
+            return f"{committed} tokens committed where {left} are left"
+        if record is None or not _is_record(record):
+            return "an outcome without a whole record"
+    return None
+
+
+def _are_numbers(values: Sequence[float | None] | None, count: int) -> bool:
+    return values is not None and len(values) == count and all(one is not None and isfinite(one) for one in values)
+
+
+def _is_record(record: Mapping[str, Any]) -> bool:
+    schedule, forwards = record["schedule"], record["forwards"]
+    if None in (schedule, forwards, record["drafted"], record["accepted"]) or None in schedule or None in forwards:
+        return False
+    roles = [forward["role"] for forward in forwards]
+    sizes = [forward["tokens"] is not None and forward["tokens"] > 0 for forward in forwards]
+    contexts = [forward["context"] is not None and forward["context"] >= 0 for forward in forwards]
+    return {*roles} <= {"small", "middle", "target"} and roles.count("target") == 1 and all(sizes) and all(contexts)
+
+
 def recorded_round(record: Mapping[str, Any]) -> Round:
     """Return an outcome's round."""
     return Round(**{**record, "forwards": [Forward(**forward) for forward in record["forwards"]]})
@@ -102,5 +165,6 @@ def _schema() -> pa.Schema:
             "context": pa.int32(),
             "outcomes": pa.list_(outcome),
             "signals": pa.list_(state),
+            "lookup": pa.list_(pa.float64()),
         }
     )

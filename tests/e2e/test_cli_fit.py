@@ -16,7 +16,14 @@ TEXTS = [
     "count to ten and back",
     "to be or not to be",
 ]
-FITTED = ("treegraft", "treegraft-no-context", "treegraft-no-history", "treegraft-no-tree", "value-planner")
+FITTED = (
+    "treegraft",
+    "treegraft-plus",
+    "treegraft-no-context",
+    "treegraft-no-history",
+    "treegraft-no-tree",
+    "value-planner",
+)
 
 
 @pytest.fixture
@@ -63,7 +70,8 @@ def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(treeg
     assert "hindsight:" in result.out
     assert "call_gain" in result.out
     card = json.loads(Path("fitted/scheduler.json").read_text())["card"]
-    assert card["questions"] == sum(row.committed > 1 for row in rows_of(base))
+    assert card["questions"] == len(TEXTS)
+    assert card["rounds"] == sum(row.committed for row in rows_of(base))
     assert card["figures"]["hindsight"]["rate"] >= card["figures"]["value models"]["rate"]
     assert card["figures"]["hindsight"]["gap"] == 0
 
@@ -159,6 +167,104 @@ def test_traces_that_are_broken_are_named(treegraft, refused, fit_run, clock):
     file = sorted(Path(base, "traces").iterdir())[2]
     file.write_bytes(file.read_bytes()[:50])
     assert f"{file}: no traces can be read" in refused("oracle", base, "--clock", clock)
+
+
+def test_traces_of_another_answer_are_not_believed(treegraft, refused, fit_run, clock):
+    base = fit_run(*TEXTS)
+    assert treegraft("oracle", base, "--clock", clock).code == 0
+    one, other, *_ = sorted(Path(base, "traces").iterdir())
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    message = refused("oracle", base, "--clock", clock)
+    assert f"{one}: " in message
+    assert "not that of the run's answer; remove it" in message
+    one.write_bytes(kept)
+    _edit(one, lambda rounds: rounds[0]["outcomes"][0].update(committed=0))
+    assert f"{one}: round 0: 0 tokens committed" in refused("oracle", base, "--clock", clock)
+    one.unlink()
+    assert treegraft("oracle", base, "--clock", clock).code == 0
+
+
+def _edit(file, change):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file)
+    rounds = table.to_pylist()
+    change(rounds)
+    pq.write_table(pa.Table.from_pylist(rounds, schema=table.schema), file)
+
+
+def test_endpoints_take_the_time_that_replay_gives_them(treegraft, fit_run, clock, rows_of):
+    base = fit_run(*TEXTS)
+    assert any(row.finish == "eos" for row in rows_of(base))  # where an answer ends early, its last round drafts too
+    assert treegraft("replay", base, "--clock", clock, "--methods", "all-small,all-mid", "--out", "again").code == 0
+    result = treegraft("oracle", base, "--clock", clock, "--format", "json")
+    lines = {line["policy"]: line for line in json.loads(result.out) if line["task"] == "overall"}
+    # Where every round calls, traces know no more than nearly how far the middle drafter was behind.
+    for policy, method, off in (("never", "all-small", 1e-9), ("always", "all-mid", 0.01)):
+        rows = [row for row in rows_of("again") if row.method == method]
+        tokens_per_s = sum(row.committed for row in rows) / sum(row.decode_s for row in rows)
+        assert lines[policy]["tokens_per_s"] == pytest.approx(tokens_per_s, rel=off)
+        assert lines[policy]["rounds"] == sum(len(row.rounds) for row in rows)
+        assert lines[policy]["calls"] == pytest.approx(
+            sum(record.calls for row in rows for record in row.rounds) / lines[policy]["rounds"]
+        )
+
+
+def test_answers_of_one_token_are_judged_and_nothing_is_fitted_to_them(treegraft, refused, fit_run, clock):
+    base = fit_run(*TEXTS, **{"max-new-tokens": 1})
+    result = treegraft("oracle", base, "--clock", clock)
+    assert result.code == 0, result.err
+    assert "The pair has no fitted scheduler; give one with --artifact." in result.out
+    message = refused("fit", base, "--clock", clock, "--out", "fitted")
+    assert "no answer is long enough to draft anything; raise --max-new-tokens" in message
+
+
+def test_where_no_call_can_pay_nothing_is_fitted(refused, fit_run, profile, tmp_path):
+    dear = profile.model_copy(update={"costs": profile.costs.model_copy(update={"middle_call_ms": 1e4})})
+    write_profile(dear, tmp_path / "dear.yaml")
+    message = refused("fit", fit_run(*TEXTS), "--clock", f"profile:{tmp_path / 'dear.yaml'}", "--out", "fitted")
+    assert "B0 is 0, so that there is nothing to learn; give max_calls 1, or another clock" in message
+
+
+def test_rounds_of_too_many_schedules_are_not_traced(refused, fit_run, clock):
+    base = fit_run(*TEXTS[:1], steps=9)
+    assert "9 steps have 512 schedules, too many to trace; give steps 8 at most" in refused(
+        "oracle", base, "--clock", clock
+    )
+
+
+def test_what_cannot_be_written_is_told_before_the_work(refused, fit_run, clock):
+    base = fit_run(*TEXTS)
+    for method, file in (("treegraft", "planner.json"), ("treegraft-calibrated", "edges.json")):
+        Path("taken", file).mkdir(parents=True)
+        message = refused("fit", base, "--method", method, "--clock", clock, "--out", "taken")
+        assert f"--out taken: {file} is a folder there" in message
+    assert not Path("taken-traces").exists()
+
+
+def test_an_artifact_that_was_fitted_to_something_else_is_told_and_used(
+    treegraft, random_artifact, fit_run, clock, caplog
+):
+    shutil.copytree(random_artifact(), "own")
+    fitted = json.loads(Path("own/scheduler.json").read_text())
+    fitted["drafting"]["budget"] = 31
+    Path("own/scheduler.json").write_text(json.dumps(fitted))
+
+    def told(pair, artifact):
+        method = {"name": "mine", "base": "treegraft", "artifact": artifact}
+        Path("mine.yaml").write_text(json.dumps({"pair": pair, "data": "embedded", "methods": [method]}))
+        caplog.clear()
+        assert treegraft("validate", "mine.yaml").code == 0
+        return caplog.text
+
+    assert "was fitted" not in told("toy", random_artifact())
+    assert "artifact own was fitted with budget 31, not 15" in told("toy", "own")
+    assert "method mine: its artifact own was fitted to pair toy, not smollm2" in told("smollm2", "own")
+    caplog.clear()
+    assert treegraft("oracle", fit_run(*TEXTS[:1]), "--clock", clock, "--artifact", "own").code == 0
+    assert "artifact own was fitted with budget 31, not 15" in caplog.text
 
 
 def test_learned_schedulers_of_a_pair_without_one_say_how_to_make_one(refused):

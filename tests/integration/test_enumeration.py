@@ -116,6 +116,31 @@ def test_a_path_through_the_places_is_that_of_decoding(build, models, case, sche
         assert place >= COUNT
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_that_ended_early_drafted_at_its_last_place_too(build, models, case):
+    settings = settings_of(case)
+    for prompt in PROMPTS:
+        whole = build("autoregressive").generate(prompt, GREEDY).token_ids
+        early = DecodingParams(max_new_tokens=COUNT, eos_ids=frozenset({whole[COUNT // 2]}))
+        answer = build("autoregressive").generate(prompt, early).token_ids
+        assert len(answer) < COUNT
+        traced = list(enumerator(build, models, **settings).trace(prompt, answer, COUNT))
+        assert len(traced) == len(answer)
+        for schedule in ("000", "101", "111"):
+            place = 0
+            for record in build("treegraft-fixed", **settings, schedule=bits(schedule)).generate(prompt, early).rounds:
+                found = leaf(traced[place].outcomes, schedule).record
+                assert replace(found, forwards=[]) == replace(record, forwards=[])
+                place += leaf(traced[place].outcomes, schedule).committed
+            assert place == len(answer)
+
+
+def test_where_one_token_may_come_nothing_is_traced(build, models):
+    made = enumerator(build, models, **settings_of("continue"))
+    assert list(made.trace(REPEATING, [7], 1)) == []
+    assert len(list(made.trace(REPEATING, [7], 2))) == 1
+
+
 def test_states_are_told_apart_and_none_is_left_out(build, models):
     made = enumerator(build, models, **settings_of("continue"))
     answer = build("autoregressive").generate(REPEATING, GREEDY).token_ids

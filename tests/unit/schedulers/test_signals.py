@@ -6,8 +6,10 @@ from math import inf, isfinite, isnan, log
 import pytest
 
 from methods.core.tree import DraftTree
+from methods.drafters.ngram import NgramDrafter, counts_estimate
+from methods.drafters.ngram_index import Evidence
 from methods.schedulers.scheduler import DraftState, Latency
-from methods.schedulers.signals import SignalReader, read_tree, signal_groups
+from methods.schedulers.signals import LOOKUP_SIGNALS, SignalReader, read_lookup, read_tree, signal_groups
 from methods.settings import Settings
 
 
@@ -87,3 +89,25 @@ def test_signals_are_numbers_even_where_there_is_no_frontier():
     assert not any(map(isnan, read_tree(tree, [], Settings(reselect="off"))))
     tree.expanded.add(0)
     assert not any(map(isnan, read_tree(tree, [], Settings())))
+
+
+def test_look_up_s_signals_are_what_stands_in_the_context():
+    lookup = NgramDrafter(3, 4, "continue", counts_estimate)
+    lookup.begin([1, 2, 3, 5, 1, 2, 3, 4, 9, 1, 2, 3, 4, 7, 1, 2, 3])
+    signals = dict(zip(LOOKUP_SIGNALS, read_lookup(lookup.root_evidence(DraftTree(3))), strict=True))
+    # 3 followed 2 and 1 three times: 4 twice, at last 5 tokens ago, and 5 once.
+    expected = {"root_match": 3, "root_share": 2 / 3, "root_continuations": 2, "root_log_age": log(5)}
+    assert signals == pytest.approx(expected)
+    assert read_lookup(lookup.root_evidence(DraftTree(3))) == read_lookup(lookup.root_evidence(DraftTree(3)))
+    lookup.begin([1, 2, 3])
+    assert read_lookup(lookup.root_evidence(DraftTree(3))) == [0.0] * 4
+
+
+def test_a_reader_looks_up_what_it_is_asked_for_alone():
+    looked = []
+    state = DraftState(DraftTree(0), [0], root_evidence=lambda: looked.append(1) or [Evidence(7, 2, 1, 4, 3)])
+    for names in (["root_log_age", "depth_before", "root_match"], ["depth_before"]):
+        reader = SignalReader(Settings(), names)
+        reader.begin(9, Latency(40.0, 10.0))
+        assert reader.read(state) == pytest.approx([log(3), 0, 2] if len(names) > 1 else [0])
+    assert len(looked) == 1

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.fitting.arrays import Priced
 from harness.studying.conditions import Timed
 from harness.studying.judging import gain, judged
 from methods.schedulers.artifact import Network
@@ -28,11 +29,13 @@ def timed(call, decision=0.0):
         cost[:, schedule] = 1 + decision + call * calls_of(schedule)
     signals = np.full((count, 4, 1), 7.0)
     prompts = np.repeat(np.arange(ANSWERS), LENGTH)
-    fixed = Rounds(STEPS, committed, cost, signals, ("same",), left, prompts, np.full(count, "one"), most_calls=1)
+    calls = np.broadcast_to([max(0, calls_of(number)) for number in range(8)], cost.shape)
+    tasks = np.full(count, "one")
+    charged = Rounds(STEPS, committed, cost, calls, signals, ("same",), left, prompts, tasks, most_calls=1)
+    undecided = cost.copy()
+    undecided[:, 4] -= decision
     return Timed(
-        learned=replace(fixed, cost=cost + DECISION),
-        fixed=fixed,
-        free=replace(fixed, cost=cost - decision),
+        priced=Priced(learned=replace(charged, cost=cost + DECISION), fixed=replace(charged, cost=undecided)),
         autoregressive=np.full(count, 0.9),
         latency=Latency(20.0, 5.0),
         questions=frozenset(),

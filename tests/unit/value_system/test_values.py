@@ -42,9 +42,9 @@ def rounds(answers=40, length=25, most_calls=3, seed=0, telling=True):
     committed[left == 1], cost[left == 1] = 1, 1
     prompts = np.repeat(np.arange(answers), length)
     tasks = np.where(prompts < answers // 2, "one", "other")
-    return Rounds(
-        STEPS, committed, cost, signals, ("telling", "noise", "same", "calls"), left, prompts, tasks, most_calls
-    )
+    calls = np.broadcast_to([max(0, calls_of(number)) for number in range(2 ** (STEPS + 1))], cost.shape)
+    names = ("telling", "noise", "same", "calls")
+    return Rounds(STEPS, committed, cost, calls, signals, names, left, prompts, tasks, most_calls)
 
 
 def slowly(made, schedules):
@@ -158,6 +158,21 @@ def test_the_distilled_network_keeps_what_the_values_knew(known, fitted):
     assert made.rate(made.outcome(decisions(unseen_margins(made, fitted.margins, 0)))) > 0.99 * made.rate(best)
 
 
+def test_margins_that_least_squares_drew_below_zero_still_call_where_it_pays(known, fitted):
+    made, best = known
+    network = distil(made, fitted.margins - 5.0, 0)  # of the right order, and all of them below 0
+    assert made.rate(made.outcome(decisions(network_margins(network, made)))) > 0.99 * made.rate(best)
+    unseen = made.outcome(decisions(unseen_margins(made, fitted.margins - 5.0, 0)))
+    assert made.rate(unseen) > 0.99 * made.rate(best)
+
+
+def test_where_no_signal_varies_a_network_knows_one_margin(known, fitted):
+    made, _ = known
+    network = distil(made.without(("telling", "noise", "calls")), fitted.margins, 0)
+    margins = network_margins(network, made)
+    assert np.ptp(margins[~np.isnan(margins)]) == 0
+
+
 def test_the_same_fit_twice_gives_the_same_bytes(known, fitted):
     made, _ = known
     again = fit_values(made, 0, lambda line: None)
@@ -199,8 +214,8 @@ def test_value_models_of_a_file_judge_as_those_that_were_fitted(known, fitted):
         step: {"call": call.booster_.model_to_string(), "skip": skip.booster_.model_to_string()}
         for step, (call, skip) in models.items()
     }
-    planner = Planner.model_validate_json(Planner(signals=list(made.names), steps=texts).model_dump_json())
-    margins, rows = planner_margins(planner, made), made.open(1)
+    planner = Planner.model_validate_json(json.dumps({"signals": made.names, "steps": texts}))
+    margins, rows = planner_margins(planner, made, "its"), made.open(1)
     call, skip = (model.predict(made.signals[rows, 1]) for model in models[1])
     assert np.allclose(margins[rows, 1], call - skip)
     assert made.rate(made.outcome(decisions(margins))) > 0.99 * made.rate(best)
