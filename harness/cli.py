@@ -178,9 +178,14 @@ def _retime(clock: str, run: Path) -> Callable[[Row], Row]:
 @click.option(
     "--methods", metavar="x,y", help="Methods of the run, or others to draft along its text.  [default: its own]"
 )
+@click.option(
+    "--artifact", metavar="NAME", help="What fitted methods of --methods were fitted to be.  [default: the pair's]"
+)
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the rows there.")
 @click.option("--format", "kind", type=REPORT_FORMATS, default="table", show_default=True)
-def replay_command(run: Path, clock: str, methods: str | None, out: Path | None, kind: str) -> None:
+def replay_command(
+    run: Path, clock: str, methods: str | None, artifact: str | None, out: Path | None, kind: str
+) -> None:
     """Time a recorded run by a hardware profile; the same call prints the same, to the last digit."""
     import tempfile
 
@@ -188,7 +193,7 @@ def replay_command(run: Path, clock: str, methods: str | None, out: Path | None,
     from reports.tables import render_report
 
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    replayed = replay(run, clock, names)
+    replayed = replay(run, clock, names, artifact)
     with tempfile.TemporaryDirectory() as scratch:
         folder = out or Path(scratch) / "run"
         replayed.write(folder)

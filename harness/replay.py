@@ -17,7 +17,7 @@ from harness.registry import unknown_name
 from harness.results import ROWS_FILE, Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
-from methods.catalog import BASELINE, MethodSpec, catalogue, load_family, needed_drafters, resolve
+from methods.catalog import BASELINE, MethodSpec, catalogue, is_fitted, load_family, needed_drafters, resolve
 from methods.core.edge_tally import tally_edges
 from methods.core.tree import DraftTree
 from methods.tree_method import TreeMethod
@@ -50,7 +50,7 @@ class Replay:
             store.append(self.rows)
 
 
-def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Replay:
+def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact: str | None = None) -> Replay:
     """Time a recorded run by a profile; the same call gives the same rows, to the last digit.
 
     Methods of the run are timed again. Others are drafted along the baseline's recorded text, which takes the pair's
@@ -60,6 +60,7 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
         run: the folder of a run.
         clock: `profile:NAME`.
         methods: names, of the run or of the catalogue; None takes all of the run that show rounds.
+        artifact: what fitted methods that the run did not hold were fitted to be; None takes the pair's.
 
     Raises:
         UserError: no such run, profile or method, or one that cannot be timed.
@@ -74,7 +75,7 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
     specs: list[MethodSpec] = []
     rows: list[Row] = []
     for name in names:
-        spec = recorded.spec(name) if name in known else _new_spec(name, recorded)
+        spec = recorded.spec(name) if name in known else _new_spec(name, recorded, artifact)
         specs.append(spec)
         if name in known:
             neural = needed_drafters(spec)
@@ -91,13 +92,14 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None) -> Repla
     return Replay(manifest, rows, sorted(blind - {*names}))
 
 
-def _new_spec(name: str, recorded: RecordedRun) -> MethodSpec:
+def _new_spec(name: str, recorded: RecordedRun, artifact: str | None) -> MethodSpec:
     if recorded.config.temperature:
         raise UserError(f"--methods {name}: the run sampled, and only greedy text can be drafted along; run the method")
     if name not in catalogue():
         raise unknown_name("method", name, {*recorded.specs, *catalogue()})
     keys = recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
-    spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=keys, flags={})
+    flags = {"artifact": artifact} if artifact is not None and is_fitted(name) else {}
+    spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=keys, flags=flags)
     if "middle" in needed_drafters(spec) and recorded.pair.middle is None:
         raise UserError(f"--methods {name}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
     return spec

@@ -134,13 +134,22 @@ def resolve(
         raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
     _check_reads(spec, own)
     digest = edges_digest if spec.family == "calibrated" else artifact_digest
-    fitted = spec.family == "calibrated" or spec.settings.scheduler in FITTED
-    if not fitted or spec.settings.artifact is None:
+    if not _reads_artifact(spec.family, spec.settings.scheduler) or spec.settings.artifact is None:
         return spec
     try:
         return spec.model_copy(update={"artifact_sha256": digest(spec.settings.artifact)})
     except UserError as error:
         raise UserError(f"method {name!r}: {error}") from error
+
+
+def is_fitted(name: str) -> bool:
+    """Return whether a method of the catalogue is read from an artifact."""
+    entry = catalogue()[name]
+    return _reads_artifact(entry.family, entry.settings.get("scheduler"))
+
+
+def _reads_artifact(family: str, scheduler: str | None) -> bool:
+    return family == "calibrated" or (family == "treegraft" and scheduler in FITTED)
 
 
 def _check_reads(spec: MethodSpec, own: Mapping[str, Any]) -> None:

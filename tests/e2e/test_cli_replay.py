@@ -242,3 +242,16 @@ def test_a_row_that_failed_before_it_began_carries_the_profiles_name_too(questio
     assert [(row.turn, row.status, row.clock) for row in rows_of("x")] == [
         (turn, "failed", "profile:plain") for turn in (0, 0, 1, 1)
     ]
+
+
+def test_fitted_methods_are_replayed_as_what_they_were_fitted_to_be(
+    treegraft, replayed, random_artifact, finished, clock
+):
+    missing = treegraft("replay", finished, "--clock", clock, "--methods", "treegraft")
+    assert missing.code == 2
+    assert "no fitted artifact" in missing.err
+    names = ("treegraft", "treegraft-plus", "treegraft-calibrated", "all-mid")
+    rows = replayed("--methods", ",".join(names), "--artifact", random_artifact())
+    assert {method for method, *_ in rows} == {"autoregressive", *names}
+    called = {method: sum(one.calls for one in row.rounds) for (method, *_), row in rows.items() if method in names}
+    assert 0 < called["treegraft"] < called["all-mid"]

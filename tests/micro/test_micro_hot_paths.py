@@ -12,11 +12,15 @@ import torch
 from methods.core.sampling import DecodingParams, Sampler
 from methods.core.tree import DraftTree
 from methods.core.verify import walk
+from methods.drafters.edge_model import Recent
 from methods.drafters.max_gram import MaxGram
 from methods.drafters.ngram import NgramDrafter, counts_estimate
 from methods.drafters.ngram_index import NgramIndex
+from methods.drafters.survival import SurvivalTree
 from methods.schedulers.scheduler import DraftState, Latency, make_scheduler
+from methods.schedulers.signals import read_lookup
 from methods.settings import Settings
+from methods.value_system.edges import PRIOR
 
 CONTEXT = 1000
 VOCABULARY = 400  # small enough that look-up finds plenty
@@ -135,3 +139,38 @@ def test_deciding_a_step_with_its_signals(benchmark, learned, grown_state):
 def test_deciding_a_step_by_the_network_alone(benchmark, learned, grown_state):
     signals = learned.reader.read(grown_state)
     assert isinstance(benchmark(learned.margin, signals), float)
+
+
+@pytest.fixture
+def index(context):
+    index = NgramIndex(len(PRIOR.copied))
+    index.extend(context)
+    return index
+
+
+def grown_by_survival(index):
+    tree = SurvivalTree(index.tokens, index, PRIOR, Recent(), floor=-12.0, most=65, deepest=100, width=WIDTH)
+    tree.grow()
+    return tree
+
+
+def test_growing_a_tree_by_survival(benchmark, index):
+    assert len(benchmark(grown_by_survival, index).tree) > BUDGET
+
+
+def test_taking_in_what_a_call_found_and_where_to_call_next(benchmark, index):
+    def ready():
+        return (grown_by_survival(index),), {}
+
+    def take_in(grown):
+        for node in (0, 1, 2):
+            grown.fuse(node, [(token, -0.5 * rank - 0.5) for rank, token in enumerate(range(WIDTH))], fusion=True)
+        grown.settle()
+        return grown.calls_for({0, 1, 2})
+
+    assert benchmark.pedantic(take_in, setup=ready, rounds=200)
+
+
+def test_reading_look_up_s_signals(benchmark, drafter, context):
+    tree = DraftTree(context[-1])
+    assert len(benchmark(lambda: read_lookup(drafter.root_evidence(tree)))) == 4
