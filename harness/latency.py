@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from hardware_profiles.profile import Profile
+from harness.config import RunConfig
 from harness.loading import LoadedPair
 from harness.pair import Pair
 from harness.results import Latency
@@ -45,8 +46,37 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: 
     return Latency(
         target_ms=round(median(map(_verification_ms, answers)), 3),
         middle_ms=round(median(map(_call_ms, answers)), 3),
-        source="measured on the prompt of median length",
+        source=f"measured on a prompt of {len(prompt)} tokens",
     )
+
+
+def run_latency(
+    loaded: LoadedPair, config: RunConfig, profile: Profile | None, prompts: Sequence[Sequence[int]]
+) -> Latency | None:
+    """Return T_tgt and T_mid of a run: as given, of its clock's profile, or measured, on the prompt of median length.
+
+    One that cannot be measured on gives way to the nearest in length.
+
+    Args:
+        loaded: the pair.
+        config: the run's configuration.
+        profile: what its clock charges; None measures.
+        prompts: the questions' first ones, token ids.
+
+    Returns:
+        None where no prompt can be measured on.
+    """
+    if config.latency is not None:
+        target_ms, middle_ms = config.latency
+        return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
+    middle = median(map(len, prompts)) if prompts else 1
+    if profile is not None:
+        return profile_latency(profile, loaded.pair, int(middle))
+    for prompt in sorted(prompts, key=lambda prompt: abs(len(prompt) - middle)):
+        latency = measured_latency(loaded, prompt, config.max_new_tokens)
+        if latency is not None:
+            return latency
+    return None
 
 
 def told(latency: Latency | None) -> SchedulerLatency | None:

@@ -77,8 +77,9 @@ class RecordedRun:
 
     @property
     def median_prompt(self) -> int:
-        """The median of its prompts, in tokens: the context at which schedulers are told T_tgt and T_mid."""
-        return int(median([row.prompt_tokens for row in self.rows if row.prompt_tokens] or [1]))
+        """The median of its questions' first prompts, in tokens: where schedulers are told T_tgt and T_mid."""
+        prompts = {(row.task, row.question_id): row.prompt_tokens for row in self.rows if row.turn == 0}
+        return int(median([tokens for tokens in prompts.values() if tokens] or [1]))
 
     def drafting_models(self, spec: MethodSpec) -> Models:
         """Return its models for a method that drafts along recorded text: the target runs a prefill at most."""

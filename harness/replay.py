@@ -11,6 +11,7 @@ from typing import Any
 from hardware_profiles.profile import Profile
 from harness.config import METHOD_FLAGS
 from harness.errors import UserError
+from harness.fitted import tell_fitted_elsewhere
 from harness.latency import profile_latency, told
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
@@ -19,6 +20,7 @@ from harness.retiming import profile_of, retimed
 from harness.store import Store
 from methods.catalog import BASELINE, MethodSpec, catalogue, is_fitted, load_family, needed_drafters, resolve
 from methods.core.edge_tally import tally_edges
+from methods.core.generation import Round
 from methods.core.tree import DraftTree
 from methods.tree_method import TreeMethod
 
@@ -82,6 +84,9 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact
             rows += [retimed(row, profile, neural) for row in recorded.rows if row.method == name]
         else:
             rows += _drafted(recorded, spec, profile)
+    if artifact is not None and not any(spec.name not in known and is_fitted(spec.name) for spec in specs):
+        raise UserError(f"--artifact {artifact}: no fitted method that the run did not hold; name one with --methods")
+    tell_fitted_elsewhere(recorded.pair, [spec for spec in specs if spec.name not in known])
     manifest = recorded.manifest.model_copy(
         update={
             "config": {**recorded.manifest.config, "clock": clock, "methods": names},
@@ -123,20 +128,17 @@ def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Itera
             "verdict": "unverified",
             "prefill": prefill,
             "rounds": taken,
-            "edges": tally_edges(_followed([tree for tree, _ in drafted], row.token_ids)),
+            "edges": tally_edges(_committed(drafted, row.token_ids)),
             "flips": None,
         }
         yield retimed(row.model_copy(update=changes), profile, needed_drafters(spec))
 
 
-def _followed(trees: Sequence[DraftTree], token_ids: Sequence[int]) -> Iterator[tuple[DraftTree, list[int]]]:
-    """Yield an answer's trees with their accepted nodes, but a last one along which the whole rest of it lies.
-
-    Which token would have followed there, nobody knows.
-    """
+def _committed(
+    rounds: Sequence[tuple[DraftTree, Round]], token_ids: Sequence[int]
+) -> Iterator[tuple[DraftTree, Sequence[int]]]:
+    """Yield an answer's trees, each with the tokens that its round committed."""
     done = 0
-    for tree in trees:
-        path = tree.follow(token_ids[done:])
-        done += len(path)
-        if done <= len(token_ids):
-            yield tree, path
+    for tree, record in rounds:
+        yield tree, token_ids[done : done + record.accepted + 1]
+        done += record.accepted + 1

@@ -1,4 +1,4 @@
-"""The row schema: one row is one answer of one method. `reports` reads this module alone.
+"""The row schema: one row is one answer of one method. `reports` reads it alone, and tallies of edges.
 
 A leaf: it imports nothing of the project but leaves of `methods.core` and `harness.errors`, and no torch.
 """

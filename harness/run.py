@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hardware_profiles.profile import Profile
 from harness.config import RunConfig, load_config, resolve_methods
 from harness.errors import UserError
+from harness.fitted import tell_fitted_elsewhere
 from harness.pair import Pair, get_pair
 from harness.plan import Block, load_blocks
 from harness.results import Manifest, Row, Start, TaskData, last_attempts
@@ -21,16 +21,12 @@ from harness.retiming import profile_of
 from harness.store import Store
 from methods.catalog import FAMILIES, NO_SMALL, PEERS, MethodSpec, needed_drafters
 from methods.drafters.cascade import cascade_options
-from methods.schedulers.artifact import fitted_elsewhere, load_artifact
 from methods.schedulers.calibrated_options import check_calibrated
-from methods.schedulers.edge_artifact import load_edges
 from methods.schedulers.scheduler import make_scheduler
 from methods.settings import Settings
 
 if TYPE_CHECKING:
     from methods.method import Method, Models
-
-_LOG = logging.getLogger("treegraft")
 
 Progress = Callable[[Iterable[Block], int], AbstractContextManager[Iterator[Block]]]
 
@@ -96,23 +92,9 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
             f"clock {config.clock}: nobody sees the rounds of {', '.join(blind)}; leave them out of methods"
         )
     _check_drafters(pair, methods, profile)
-    _tell_fitted_elsewhere(pair, methods)
+    tell_fitted_elsewhere(pair, methods)
     blocks, data = load_blocks(config)
     return Plan(config, pair, methods, blocks, data, profile)
-
-
-def _tell_fitted_elsewhere(pair: Pair, methods: list[MethodSpec]) -> None:
-    for spec in methods:
-        name = spec.settings.artifact
-        if spec.artifact_sha256 is None or name is None:
-            continue
-        if spec.family == "calibrated":
-            difference = fitted_elsewhere(load_edges(spec.settings).pair, {}, pair.name, spec.settings)
-        else:
-            artifact = load_artifact(name, spec.settings)
-            difference = fitted_elsewhere(artifact.pair, artifact.drafting, pair.name, spec.settings)
-        if difference is not None:
-            _LOG.warning("method %s: its artifact %s was fitted %s", spec.name, name, difference)
 
 
 _CHECKS: dict[str, Callable[[Settings], object]] = {
@@ -169,6 +151,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
     from harness import loading, provenance
     from harness.garbage import quick_collections
     from harness.gpus import gpu_uuids
+    from harness.latency import run_latency
     from harness.runner import Runner
     from methods.catalog import load_family
 
@@ -203,7 +186,8 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
             todo = [block for block in plan.blocks if block.id in attempts]
             with quick_collections(), (progress or _silent)(todo, len(todo)) as blocks:
                 if store.latency is None and any("middle" in needed_drafters(spec) for spec in plan.methods):
-                    store.note_latency(runner.latency(plan.blocks))
+                    prompts = list(runner.first_prompts(plan.blocks))
+                    store.note_latency(run_latency(loaded, config, plan.profile, prompts))
                 runner.tell_latency(store.latency)
                 runner.warm_up(todo[0])
                 for block in blocks:

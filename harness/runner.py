@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
+
+from pydantic import ValidationError
 
 from hardware_profiles.profile import Profile
 from hardware_profiles.reading import Reading
@@ -18,7 +19,7 @@ from harness.config import RunConfig
 from harness.errors import UserError
 from harness.garbage import no_garbage_collection
 from harness.gpus import gpu_uuids
-from harness.latency import measured_latency, profile_latency, told
+from harness.latency import told
 from harness.loading import LoadedPair
 from harness.plan import Block, method_order
 from harness.prompts import conversation, prompt_ids
@@ -90,28 +91,8 @@ class Runner:
                     break
                 last = seconds
 
-    def latency(self, blocks: Sequence[Block]) -> Latency | None:
-        """Return T_tgt and T_mid: as given, of the clock's profile, or measured, on the prompt of median length.
-
-        One that cannot be measured on gives way to the nearest in length.
-
-        Returns:
-            None where no prompt does.
-        """
-        if self._config.latency is not None:
-            target_ms, middle_ms = self._config.latency
-            return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
-        prompts = list(self._first_prompts(blocks))
-        middle = median(map(len, prompts)) if prompts else 0
-        if self._profile is not None:
-            return profile_latency(self._profile, self._loaded.pair, max(1, int(middle)))
-        for prompt in sorted(prompts, key=lambda prompt: abs(len(prompt) - middle)):
-            latency = measured_latency(self._loaded, prompt, self._config.max_new_tokens)
-            if latency is not None:
-                return latency
-        return None
-
-    def _first_prompts(self, blocks: Sequence[Block]) -> Iterator[list[int]]:
+    def first_prompts(self, blocks: Sequence[Block]) -> Iterator[list[int]]:
+        """Yield the tokens of each question's first prompt, but of those that cannot be built."""
         for block in blocks:
             with suppress(PromptError):  # its rows will say so
                 yield self._prompt(block, [])
@@ -207,12 +188,29 @@ class Runner:
             return self._failed(block, turn, name, attempt, prompt, answer.error or "no answer")
         if baseline is None:
             return self._failed(block, turn, name, attempt, prompt, "the baseline failed, so nothing can be compared")
+        identity = self._identity(block, turn, name, attempt, prompt)
+        try:
+            return self._answered(identity, prompt, params, generation, answer.reading, baseline)
+        except ValidationError as error:  # a plug-in may give anything
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            reason = f"generate gave what no row can hold: {where}: {error.errors()[0]['msg']}"
+            return Row(**identity, status="failed", error=reason)
+
+    def _answered(
+        self,
+        identity: dict[str, Any],
+        prompt: Sequence[int],
+        params: DecodingParams,
+        generation: Generation,
+        reading: Reading,
+        baseline: Generation,
+    ) -> Row:
         return Row(
-            **self._identity(block, turn, name, attempt, prompt),
+            **identity,
             status="ok",
-            verdict=self._verdict(name, prompt, params, baseline, generation),
-            marks=answer.reading.marks,
-            telemetry=answer.reading.telemetry,
+            verdict=self._verdict(identity["method"], prompt, params, baseline, generation),
+            marks=reading.marks,
+            telemetry=reading.telemetry,
             token_ids=generation.token_ids,
             committed=len(generation.token_ids),
             finish=generation.finish,

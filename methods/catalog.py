@@ -35,20 +35,17 @@ PEERS = {"hf-assisted", "hf-generate"}
 FITTED = ("learned", "planner")
 """Schedulers that are read from an artifact."""
 
-_HEURISTICS = ("early", "entropy-confidence", "candidate-score-gap", "latency-normalized")
+_BOUNDED = ("early", "entropy-confidence", "candidate-score-gap", "latency-normalized", *FITTED)
 
 _READERS = {
     "schedule": ("fixed",),
     "signals": ("learned",),
     "artifact": FITTED,
-    "max_calls": (*_HEURISTICS, *FITTED),
-    "threshold": _HEURISTICS[1:],
+    "max_calls": _BOUNDED,
+    "threshold": ("entropy-confidence", "candidate-score-gap", "latency-normalized"),
     "call_gain": ("latency-normalized",),
 }
-"""By parameter, the schedulers of treegraft that read it."""
-
-_SCHEDULERS = ("never", "always", "fixed", *_HEURISTICS, *FITTED)
-"""Ours: what a plug-in's reads, nobody knows."""
+"""By parameter, the schedulers of treegraft that read it; what a plug-in's reads, nobody knows."""
 
 NO_SMALL = "this pair has no small neural model; give its YAML file one as small: {hub: owner/name}"
 """What a method is told that needs one where there is none."""
@@ -159,14 +156,15 @@ def _check_reads(spec: MethodSpec, own: Mapping[str, Any]) -> None:
         UserError: nobody reads one.
     """
     family, scheduler = spec.family, spec.settings.scheduler
-    if family not in FAMILIES or (family == "treegraft" and scheduler not in _SCHEDULERS):
+    if family not in FAMILIES or (family == "treegraft" and scheduler not in ("never", "always", "fixed", *_BOUNDED)):
         return  # a plug-in may read anything
     reader = f"scheduler {scheduler}" if family == "treegraft" else family
     read = {key for key, readers in _READERS.items() if family == "treegraft" and scheduler in readers}
     read |= {"artifact"} if family == "calibrated" else set()
     read |= {"options"} if family not in ("autoregressive", "treegraft") else set()
-    for key in (*_READERS, "options"):
-        if own.get(key) and key not in read:
+    read |= {"scheduler"} if family == "treegraft" else set()
+    for key in ("scheduler", *_READERS, "options"):
+        if own.get(key) not in (None, {}) and key not in read:
             raise UserError(f"method {spec.name!r}: {key}: {reader} does not read it; leave it out")
 
 

@@ -36,7 +36,7 @@ class TreeMethod(Method):
         sampler, stopper = Sampler(params), Stopper(params, self.models.tokenizer)
         context, output = list(prompt_ids), list[int]()
         finish: Finish | None = None
-        rounds, verified = [], list[tuple[DraftTree, list[int]]]()
+        rounds, taken = [], list[tuple[DraftTree, list[int]]]()
 
         watch = Stopwatch(target.timeline, spans=False)
         watch.start()
@@ -59,12 +59,12 @@ class TreeMethod(Method):
             output += new
             context += new
             self.advance(new, [tree.source(node) for node in accepted], watch)
-            verified.append((tree, accepted))
+            taken.append((tree, new))
             kept = accepted[1 : len(new) + 1]
             rounds.append(Round(self.schedule(), len(tree) - 1, len(kept), forwards, _by_middle(tree, kept)))
         decode_s = watch.stop()
         flips = None if params.reference is None else [flip for flip in sampler.flips if flip[0] < len(output)]
-        edges = tally_edges(verified)
+        edges = tally_edges(taken)
         return Generation(output, finish, rounds, prefill, prefill_s, decode_s, watch.spans(), edges=edges, flips=flips)
 
     def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:

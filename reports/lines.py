@@ -176,10 +176,10 @@ def timing_label(clock: str) -> str:
 
 def _group_lines(rows: list[Tally], facts: RunFacts, compared: dict[str, list[Compared]]) -> list[Line]:
     tasks = sorted({row.task for row in rows})
-    scopes = [(_task_label([task], facts, task), {task}) for task in tasks]
+    scopes = [(task_label([task], facts, task), {task}) for task in tasks]
     asked = {*tasks, *facts.questions}
     if len(asked) > 1:
-        scopes.append((_task_label(tasks, facts, OVERALL), asked))
+        scopes.append((task_label(tasks, facts, OVERALL), asked))
     lines = []
     for label, of_tasks in scopes:
         scope: defaultdict[str, list[Tally]] = defaultdict(list)
@@ -200,7 +200,8 @@ def _missing(rows: Sequence[Tally], facts: RunFacts, tasks: set[str]) -> int:
     return sum(max(0, number - known[task]) for task, number in facts.questions.items() if task in tasks)
 
 
-def _task_label(tasks: Sequence[str], facts: RunFacts, name: str) -> str:
+def task_label(tasks: Sequence[str], facts: RunFacts, name: str) -> str:
+    """Return what tables call some tasks: a name, and whether their questions are embedded ones."""
     embedded = facts.embedded.intersection(tasks)
     if not embedded:
         return name

@@ -9,7 +9,7 @@ from typing import Literal
 
 from methods.core.reliability import BINS, Bin, EdgeTally, added, expected_error
 from reports.cells import EMPTY, Block
-from reports.lines import by_clock_and_pair, method_place, timing_label
+from reports.lines import by_clock_and_pair, method_place, task_label, timing_label
 from reports.manifest import RunFacts
 from reports.tally import Tally
 
@@ -18,10 +18,11 @@ FEWEST = 20
 
 Grouping = Literal["none", "origin", "task"]
 
-HEADERS = ("method", "known to", "edges", "error", *(f"{(place + 0.5) / BINS:.2f}" for place in range(BINS)))
+HEADERS = ("method", "told by", "edges", "error", *(f"{(place + 0.5) / BINS:.2f}" for place in range(BINS)))
 RELIABILITY_LEGEND = (
-    "Draft edges that were sent and whose parent was accepted, by who knew of them. error: expected calibration error,",
-    "the mean distance of believed and accepted shares over ten bins. Then the accepted share, by believed probability",
+    "Draft edges that were sent and whose parent was accepted. told by: who proposed and scored them; both: proposed",
+    "by the small drafter, scored by the middle one too. error: expected calibration error, the mean distance of",
+    "believed and accepted shares over ten bins. Then the accepted share, by believed probability",
     f"({EMPTY}: fewer than {FEWEST} edges). Edges are sent for high scores, which lets their scores look too high.",
 )
 
@@ -39,7 +40,7 @@ class ReliabilityLine:
     by: Grouping
     """What was grouped by."""
     group: str
-    """`all`, who knew of them (`look-up`, `middle`, `both`), or a task's name."""
+    """`all`, who told of them (`small`, `middle`, `both`), or a task's label."""
     edges: int
     """How many the target's text reached."""
     error: float
@@ -68,11 +69,11 @@ def reliability_lines(rows: Sequence[Tally], facts: RunFacts) -> list[Reliabilit
         )
         for (clock, pair), own in by_clock_and_pair(rows).items()
         for method in sorted({row.method for row in own}, key=lambda name: method_place(name, facts))
-        for by, group, bins in _groups([row for row in own if row.method == method and row.answered])
+        for by, group, bins in _groups([row for row in own if row.method == method and row.is_rated], facts)
     ]
 
 
-def _groups(rows: Sequence[Tally]) -> Iterable[tuple[Grouping, str, Sequence[Bin]]]:
+def _groups(rows: Sequence[Tally], facts: RunFacts) -> Iterable[tuple[Grouping, str, Sequence[Bin]]]:
     tallies = [(row.task, row.edges) for row in rows if row.edges]
     if not tallies:
         return
@@ -81,7 +82,7 @@ def _groups(rows: Sequence[Tally]) -> Iterable[tuple[Grouping, str, Sequence[Bin
     for origin, bins in by_origin.items():
         yield "origin", origin, bins
     for task in sorted({task for task, _ in tallies}):
-        yield "task", task, _merged(added(edges for own, edges in tallies if own == task))
+        yield "task", task_label([task], facts, task), _merged(added(edges for own, edges in tallies if own == task))
 
 
 def _merged(tally: EdgeTally) -> Sequence[Bin]:

@@ -20,7 +20,7 @@ from reports.latex import latex_paragraph, latex_table
 from reports.lines import Line, comparisons, summarise
 from reports.manifest import RunFacts, read_facts
 from reports.ranks import rank_methods
-from reports.reliability import ReliabilityLine, reliability_blocks, reliability_lines
+from reports.reliability import RELIABILITY_LEGEND, ReliabilityLine, reliability_blocks, reliability_lines
 from reports.tally import no_garbage_collection, read_tallies
 
 SCHEMA_VERSION = 1
@@ -113,7 +113,7 @@ def to_latex(found: Report) -> str:
 
 
 def to_csv(found: Report) -> str:
-    """Return one flat table, one line a clock, pair, task and method, without factors and all further tables."""
+    """Return one flat table, one line a clock, pair, task and method, without factors or further tables."""
     text = io.StringIO()
     columns = [field.name for field in fields(Line) if field.name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
@@ -139,7 +139,11 @@ def to_json(found: Report) -> str:
         "reliability": [asdict(line) for line in found.reliability],
         "gpus": [asdict(line) for line in found.gpus],
         "rankings": [asdict(ranking) for ranking in rank_methods(found.lines)],
-        "legend": [*LEGEND, *WIDE_LEGEND, *(GPU_LEGEND if found.gpus else [])],
+        "legend": [
+            *(*LEGEND, *WIDE_LEGEND),
+            *(RELIABILITY_LEGEND if found.reliability else []),
+            *(GPU_LEGEND if found.gpus else []),
+        ],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 

@@ -17,11 +17,11 @@ from harness.results import Row
 from methods.catalog import BASELINE, MethodSpec, resolve
 from methods.schedulers.artifact import DRAFTING_KEYS
 from methods.value_system.enumeration import Enumerator
-from methods.value_system.traces import TracedAnswer, fault_in, read_traces, write_traces
+from methods.value_system.traces import SCHEMA_VERSION, TracedAnswer, fault_in, read_traces, traced_places, write_traces
 from tasks.known_eval import question_digest
 
 MOST_STEPS = 8
-"""Of a round, 2^steps schedules are traced."""
+"""Most steps of a round that is traced: it has 2^steps schedules."""
 
 
 def greedy_answers(recorded: RecordedRun) -> list[Row]:
@@ -83,7 +83,7 @@ class Collector:
         files = []
         with bar("answers traced", len(self.answers)) as advance:
             for row in self.answers:
-                asked = f"{row.key} {json.dumps(self.drafting, sort_keys=True)}"
+                asked = f"{row.key} {json.dumps(self.drafting, sort_keys=True)} {SCHEMA_VERSION}"
                 name = f"{row.task}-{row.question_id}-{row.turn}-{row.repeat}"
                 files.append(self._folder / f"{name}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.parquet")
                 if not files[-1].exists():
@@ -100,7 +100,7 @@ class Collector:
         strange = sorted(dict(facts.items() ^ answer.facts.items()))
         if strange:
             raise UserError(f"{file}: {strange[0]}: not that of the run's answer; remove it, and it is traced anew")
-        places = min(answer.tokens, self._recorded.config.max_new_tokens - 1)
+        places = traced_places(answer.tokens, self._recorded.config.max_new_tokens)
         fault = fault_in(answer, self.spec.settings.steps, places)
         if fault is not None:
             raise UserError(f"{file}: {fault}; it was edited: remove it, and it is traced anew")

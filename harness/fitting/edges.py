@@ -114,6 +114,8 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     """
     if settings.traces is not None:
         raise UserError(f"--traces: {METHOD} keeps none; leave it out")
+    if settings.decision_ms is not None:
+        raise UserError(f"--decision-ms: {METHOD} decides while it drafts along; leave it out")
     profile, _, recorded = opened(run, settings.clock)
     out = out_folder(settings, (EDGES_FILE,))
     refuse_eval_questions(recorded)

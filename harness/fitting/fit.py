@@ -53,7 +53,6 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
     priced = priced_rounds(collector.collect(bar), profile, latency, drafting, settings.decision_ms)
     lessons = Lessons.of(priced.learned, str(run), settings.seed, note)
     questions = len(np.unique(lessons.paper.prompts))
-    note(f"{len(lessons.paper)} rounds of {questions} questions")
     variants, unseen = distilled(lessons, settings.seed)
     artifact = Artifact(
         pair=recorded.pair.name,

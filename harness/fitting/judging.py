@@ -47,7 +47,10 @@ class Lessons:
         """
         check_decisions(rounds, origin)
         paper = rounds.without(LOOKUP_SIGNALS)
-        return cls(paper, rounds, fit_values(paper, seed, note), fit_values(rounds, seed, note))
+        note(f"{len(rounds)} rounds of {len(np.unique(rounds.prompts))} questions")
+        values = fit_values(paper, seed, lambda line: note(f"the paper's signals, {line}"))
+        plus = fit_values(rounds, seed, lambda line: note(f"with look-up's, {line}"))
+        return cls(paper, rounds, values, plus)
 
     def variants(self) -> dict[str, tuple[Rounds, Values]]:
         """Return what each variant of the learned scheduler sees, and the values that it learns, by its name."""
@@ -64,7 +67,9 @@ def check_decisions(rounds: Rounds, origin: str) -> None:
         UserError: no call is ever possible, or nothing was drafted.
     """
     if rounds.most_calls < 1:
-        raise UserError(f"{origin}: B0 is 0, so that there is nothing to learn; give max_calls 1, or another clock")
+        raise UserError(
+            f"{origin}: a call takes longer than a verification (B0 is 0): nothing to learn; give another clock"
+        )
     if not rounds.open(1).any():
         raise UserError(f"{origin}: no answer is long enough to draft anything; raise --max-new-tokens")
 
@@ -136,7 +141,7 @@ def figures(
     }
     found = {}
     for name, (rounds, schedules) in policies.items():
-        rate, gap = rounds.rate(schedules), rivals.gap(rounds, schedules)
+        rate, gap = rounds.rate(schedules), rivals.gap(rounds, schedules, fixed)
         calls = calls_a_round(rounds, schedules)
         found[name] = {"rate": round(rate, 5), "gap": round(gap, 5), "calls": round(calls, 4)}
         note(f"{name}: {rate:.4f} tokens a verification's time, gap {gap:.4f}, {calls:.2f} calls a round")

@@ -54,9 +54,10 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
     lines = []
     for task in [*map(str, np.unique(every)), OVERALL]:
         chosen = np.ones(len(every), dtype=np.bool_) if task == OVERALL else every == task
+        fixed = priced.fixed.part(chosen)
         for name, (rounds, policy) in policies.items():
             part = rounds.part(chosen)
-            lines.append(_line(part, task, name, policy(part, chosen), latency.target_ms))
+            lines.append(_line(part, task, name, policy(part, chosen), fixed, latency.target_ms))
     return lines
 
 
@@ -93,7 +94,7 @@ def _known(schedules: Schedules) -> Policy:
     return lambda part, chosen: schedules[chosen]
 
 
-def _line(part: Rounds, task: str, name: str, schedules: Schedules, target_ms: float) -> dict[str, Any]:
+def _line(part: Rounds, task: str, name: str, schedules: Schedules, fixed: Rounds, target_ms: float) -> dict[str, Any]:
     rows = np.flatnonzero(part.visited(schedules))
     known: Sequence[int] = np.unique(schedules).tolist()
     return {
@@ -103,7 +104,7 @@ def _line(part: Rounds, task: str, name: str, schedules: Schedules, target_ms: f
         "tokens_per_s": 1e3 * part.rate(schedules) / target_ms,
         "committed": float(part.committed[rows, schedules[rows]].mean()),
         "calls": calls_a_round(part, schedules),
-        "gap": gap(part, schedules),
+        "gap": gap(part, schedules, fixed),
         "rounds": len(rows),
     }
 

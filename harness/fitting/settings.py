@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class FitSettings(BaseModel):
@@ -20,7 +20,7 @@ class FitSettings(BaseModel):
     """What to fit: the scheduler of treegraft, or the edge model of treegraft-calibrated."""
     traces: str | None = None
     """Folder of traced rounds, from which a stopped command goes on; null is OUT-traces. For treegraft alone."""
-    decision_ms: NonNegativeFloat | None = None
+    decision_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """What a decision of the fitted scheduler takes where the clock charges less; null keeps to the clock."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Of folds and fits."""
@@ -37,5 +37,5 @@ class OracleSettings(BaseModel):
     """Folder of traced rounds, from which a stopped command goes on; null is RUN/traces."""
     artifact: str | None = None
     """A fitted scheduler to judge, by name or folder; null is the pair's."""
-    decision_ms: NonNegativeFloat | None = None
+    decision_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """What a decision of the fitted scheduler takes where the clock charges less; null keeps to the clock."""

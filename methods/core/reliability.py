@@ -24,15 +24,16 @@ class Bin(NamedTuple):
 
 def _possible(tally: dict[str, list[Bin]]) -> dict[str, list[Bin]]:
     for bins in tally.values():
-        if len(bins) != BINS:
-            raise ValueError(f"has {len(bins)} bins instead of {BINS}")
+        if len(bins) != BINS or not any(one.edges for one in bins):
+            raise ValueError(f"needs {BINS} bins, and an edge in one of them at least")
         if not all(0 <= one.accepted <= one.edges and 0.0 <= one.believed <= one.edges + 1e-3 for one in bins):
             raise ValueError("has a bin that accepted or believed more than its edges")
     return tally
 
 
 EdgeTally = Annotated[dict[str, list[Bin]], AfterValidator(_possible)]
-"""By who knew of the edges (`look-up`, `middle`, `both`), `BINS` bins."""
+"""`BINS` bins each of edges that the middle drafter proposed (`middle`), that the small one proposed and alone scored
+(`small`), and that the small one proposed and the middle one scored too (`both`)."""
 
 
 def bin_of(probability: float) -> int:

@@ -27,10 +27,22 @@ class DraftTree:
         origins: which drafter added the node.
         children: for each node, its children by token.
         expanded: nodes that the middle drafter has grafted onto.
+        judged: nodes behind which the middle drafter has scored what there is.
         sources: in a tree of some of another's nodes, each node's id in that other; otherwise empty.
     """
 
-    __slots__ = ("_removed", "children", "depths", "expanded", "origins", "parents", "scores", "sources", "tokens")
+    __slots__ = (
+        "_removed",
+        "children",
+        "depths",
+        "expanded",
+        "judged",
+        "origins",
+        "parents",
+        "scores",
+        "sources",
+        "tokens",
+    )
 
     def __init__(self, root_token: int) -> None:
         self.tokens: list[int] = [root_token]
@@ -40,6 +52,7 @@ class DraftTree:
         self.origins: list[Origin] = ["root"]
         self.children: list[dict[int, int]] = [{}]
         self.expanded: set[int] = set()
+        self.judged: set[int] = set()
         self.sources: list[int] = []
         self._removed: set[int] = set()
 
@@ -49,7 +62,8 @@ class DraftTree:
         twin.tokens, twin.parents, twin.depths = self.tokens[:], self.parents[:], self.depths[:]
         twin.scores, twin.origins = self.scores[:], self.origins[:]
         twin.children = [children.copy() for children in self.children]
-        twin.expanded, twin._removed, twin.sources = self.expanded.copy(), self._removed.copy(), self.sources[:]
+        twin.expanded, twin.judged = self.expanded.copy(), self.judged.copy()
+        twin._removed, twin.sources = self._removed.copy(), self.sources[:]
         return twin
 
     def __len__(self) -> int:
@@ -178,7 +192,7 @@ class DraftTree:
         for node in nodes[1:]:
             parent = renumbered[self.parents[node]]
             renumbered[node] = pruned.add(parent, self.tokens[node], self.scores[node], self.origins[node])
-        pruned.expanded = {renumbered[node] for node in self.expanded if node in renumbered}
+        pruned.judged = {renumbered[node] for node in self.judged if node in renumbered}
         pruned.sources = nodes
         return pruned
 

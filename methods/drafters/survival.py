@@ -100,7 +100,7 @@ class SurvivalTree:
             fusion: False leaves look-up's evidence out.
         """
         tree, depth = self.tree, self.tree.depths[node]
-        tree.expanded.add(node)
+        tree.judged.add(node)
         copied = self.found[node].logits if fusion else {}
         best = max(copied.values(), default=NOTHING)
         second = max((logit for logit in copied.values() if logit < best), default=NOTHING)

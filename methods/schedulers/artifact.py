@@ -267,4 +267,6 @@ def parsed(kind: type[Any], name: str, file: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "file"
-        raise UserError(f"scheduler artifact {name}: {file}: {where}: {first['msg']}; write it anew") from error
+        raise UserError(
+            f"scheduler artifact {name}: {file}: {where}: {first['msg'].removeprefix('Value error, ')}; write it anew"
+        ) from error

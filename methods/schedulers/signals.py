@@ -104,7 +104,7 @@ def read_tree(tree: DraftTree, frontier: Sequence[int], settings: Settings) -> l
 
 
 def read_lookup(evidence: Sequence[Evidence]) -> list[float]:
-    """Return the signals of what look-up found for the root, alike in all steps of a round.
+    """Return the signals of what look-up found for the root, the same in every step of a round.
 
     They are the longest match, its best token's share, the distinct tokens, and the log of that token's age.
 

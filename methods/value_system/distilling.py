@@ -42,10 +42,21 @@ def distil(rounds: Rounds, margins: Floats, seed: int) -> Network:
 
 def _best_offset(rounds: Rounds, margins: Floats) -> float:
     """Return what is to be taken off margins so that calling where they are above 0 is fastest."""
-    decided = margins[~np.isnan(margins)]
-    offsets = np.concatenate([[0.0], np.quantile(decided, np.linspace(0, 1, _OFFSETS))])
+    offsets = np.concatenate([[0.0], _between(margins[~np.isnan(margins)])])
     schedules = np.stack([rounds.outcome(decisions(margins - offset)) for offset in offsets], axis=1)
     return float(offsets[rounds.rates_of(schedules).argmax()])  # of equal ones the first, which is none
+
+
+def _between(margins: Floats) -> Floats:
+    """Return numbers between margins, about as many margins apart, and one beyond each end.
+
+    None is a margin itself: many states may share one, and rounding must not decide about them.
+    """
+    distinct = np.unique(margins)
+    quantiles = np.quantile(margins, np.linspace(0, 1, _OFFSETS), method="lower")
+    places = np.unique(np.searchsorted(distinct, quantiles))
+    inner = places[places < len(distinct) - 1]
+    return np.concatenate([[distinct[0] - 1], (distinct[inner] + distinct[inner + 1]) / 2, [distinct[-1] + 1]])
 
 
 def _regressed(rounds: Rounds, margins: Floats, seed: int) -> Network:

@@ -15,6 +15,7 @@ from methods.drafters.shared_middle import SharedMiddle
 from methods.schedulers.scheduler import DraftState
 from methods.schedulers.signals import read_lookup, read_tree
 from methods.treegraft import TreeGraft
+from methods.value_system.traces import traced_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Enumerator(TreeGraft):
         self.begin(prompt_ids, capacity)
         assert self._lookup is not None  # a neural small drafter has none, and is refused where runs are traced
         context = list(prompt_ids)
-        for done, token in enumerate(token_ids[: max_new_tokens - 1]):
+        for done, token in enumerate(token_ids[: traced_places(len(token_ids), max_new_tokens)]):
             yield self._traced(context, token_ids[done:], max_new_tokens - done)
             self._shared().see(context)
             context.append(token)

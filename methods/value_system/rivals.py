@@ -30,12 +30,18 @@ def bandit(rounds: Rounds, seed: int) -> Schedules:
     return _cross_fitted(rounds, seed, _bandit)
 
 
-def gap(rounds: Rounds, schedules: Schedules) -> float:
-    """Return how much longer a policy's rounds take than the best ones there, in verifications' time (Table 5)."""
-    best = rounds.hindsight()
-    worth = rounds.worth(rounds.time_to_go(best))
+def gap(rounds: Rounds, schedules: Schedules, fixed: Rounds) -> float:
+    """Return how much longer a policy's rounds take than the best ones there, in verifications' time (Table 5).
+
+    Args:
+        rounds: with what the policy is charged.
+        schedules: the policy's.
+        fixed: the same rounds with what fixed schedules are charged: hindsight needs no scheduler.
+    """
+    best = fixed.hindsight()
+    time = fixed.time_to_go(best)
     rows = np.flatnonzero(rounds.visited(schedules))
-    return float((worth[rows, best[rows]] - worth[rows, schedules[rows]]).mean())
+    return float((fixed.worth(time)[rows, best[rows]] - rounds.worth(time)[rows, schedules[rows]]).mean())
 
 
 def _cross_fitted(rounds: Rounds, seed: int, policy: Callable[[Rounds, Rounds], Schedules]) -> Schedules:
@@ -74,6 +80,8 @@ class Rule:
     def _of_step(cls, rounds: Rounds, step: int) -> list[Rule]:
         state = 2 ** (step - 1)
         seen = rounds.signals[rounds.open(state), state]
+        if not len(seen):  # nothing is ever decided there
+            return []
         limits = np.quantile(seen, np.linspace(0, 1, _LIMITS), axis=0)
         return [
             cls(step, signal, sign, sign * limit)

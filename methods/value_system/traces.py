@@ -39,6 +39,11 @@ class TracedAnswer:
         return int(self.facts["tokens"])
 
 
+def traced_places(tokens: int, max_new_tokens: int) -> int:
+    """Return at how many places of an answer decoding drafts: not where one token more may come."""
+    return min(tokens, max_new_tokens - 1)
+
+
 def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRound]) -> int:
     """Write an answer's rounds, whole or not at all; return how many they are."""
     import pyarrow as pa
@@ -82,7 +87,7 @@ def read_traces(file: Path) -> TracedAnswer:
         raise UserError(f"{file}: holds no traces of this version; remove it")
     rounds = table.to_pylist()
     for one in rounds:
-        one["signals"] = {state["prefix"]: state["values"] for state in one["signals"]}
+        one["signals"] = {state["prefix"]: state["values"] for state in one["signals"] or [] if state is not None}
     return TracedAnswer(facts, rounds)
 
 
@@ -105,6 +110,8 @@ def fault_in(answer: TracedAnswer, steps: int, places: int) -> str | None:
 
 def _fault_in_round(one: Mapping[str, Any], steps: int, left: int) -> str | None:
     outcomes, signals = one["outcomes"] or [], one["signals"]
+    if None in outcomes:
+        return "an outcome that is none"
     asked = [outcome["asked"] for outcome in outcomes]
     if not all(isinstance(bits, str) and len(bits) <= steps and not bits.strip("01") for bits in asked):
         return "a schedule that is none"
@@ -123,6 +130,8 @@ def _fault_in_round(one: Mapping[str, Any], steps: int, left: int) -> str | None
             return f"{committed} tokens committed where {left} are left"
         if record is None or not _is_record(record):
             return "an outcome without a whole record"
+        if not _is_of_round(record, outcome["asked"], one["context"], committed):
+            return "a record of another round"
     return None
 
 
@@ -138,6 +147,18 @@ def _is_record(record: Mapping[str, Any]) -> bool:
     sizes = [forward["tokens"] is not None and forward["tokens"] > 0 for forward in forwards]
     contexts = [forward["context"] is not None and forward["context"] >= 0 for forward in forwards]
     return {*roles} <= {"small", "middle", "target"} and roles.count("target") == 1 and all(sizes) and all(contexts)
+
+
+def _is_of_round(record: Mapping[str, Any], asked: str, context: int | None, committed: int) -> bool:
+    schedule, (target,) = record["schedule"], [one for one in record["forwards"] if one["role"] == "target"]
+    return (
+        schedule == [int(bit) for bit in asked[: len(schedule)]]
+        and len(schedule) >= len(asked) - 1  # the step that ended drafting is asked for and not taken
+        and target["tokens"] == record["drafted"] + 1
+        and context is not None
+        and target["context"] == context - 1
+        and 0 <= committed - 1 <= record["accepted"] <= record["drafted"]
+    )
 
 
 def recorded_round(record: Mapping[str, Any]) -> Round:

@@ -225,7 +225,7 @@ def test_where_no_call_can_pay_nothing_is_fitted(refused, fit_run, profile, tmp_
     dear = profile.model_copy(update={"costs": profile.costs.model_copy(update={"middle_call_ms": 1e4})})
     write_profile(dear, tmp_path / "dear.yaml")
     message = refused("fit", fit_run(*TEXTS), "--clock", f"profile:{tmp_path / 'dear.yaml'}", "--out", "fitted")
-    assert "B0 is 0, so that there is nothing to learn; give max_calls 1, or another clock" in message
+    assert "a call takes longer than a verification (B0 is 0): nothing to learn; give another clock" in message
 
 
 def test_rounds_of_too_many_schedules_are_not_traced(refused, fit_run, clock):

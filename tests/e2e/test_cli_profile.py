@@ -117,7 +117,7 @@ def test_what_schedulers_are_told_is_measured_once_and_kept(run):
     (Path("run") / "rows.jsonl").write_text("")
     assert run(*flags).code == 0
 
-    assert first["source"] == "measured on the prompt of median length"
+    assert first["source"].startswith("measured on a prompt of ")
     assert first["target_ms"] > 0
     assert first["middle_ms"] > 0
     assert latency("run") == first
@@ -144,7 +144,7 @@ dtype: fp32
 
 @pytest.fixture
 def cramped(questions):
-    """A pair whose context has room for 48 tokens; return its flags, with questions of a short and a long prompt."""
+    """A pair whose context has room for 48 tokens; return its flags, with questions of a short and two long prompts."""
     from harness.toy import toy_model, toy_tokenizer
 
     model = toy_model(0)
@@ -152,7 +152,7 @@ def cramped(questions):
     model.save_pretrained("cramped")
     toy_tokenizer().save_pretrained("cramped")
     Path("cramped.yaml").write_text(CRAMPED.format(template="chat"))
-    data = questions("nq", ["x" * 200], ["Who is it, and why is he there?"], ["Who?"])
+    data = questions("nq", ["x" * 200], ["y" * 190], ["Who is it, and why is he there?"])
     return ["--pair", "cramped.yaml", "--tasks", "nq", "--data", data, "--methods", "all-mid", "--out", "run"]
 
 
@@ -164,9 +164,17 @@ def test_a_prompt_that_does_not_fit_is_not_measured_on(treegraft, cramped, rows_
     result = treegraft("run", *cramped, "--max-new-tokens", "8")
 
     assert result.code == 1  # the long prompt's rows failed, and said so
-    assert {row.status for row in rows_of("run") if row.question_id == 0} == {"failed"}
-    assert {row.status for row in rows_of("run") if row.question_id > 0} == {"ok"}
-    assert latency("run")["source"] == "measured on the prompt of median length"
+    assert {row.status for row in rows_of("run") if row.question_id < 2} == {"failed"}
+    (fitting,) = {row.prompt_tokens for row in rows_of("run") if row.question_id == 2}
+    assert latency("run")["source"] == f"measured on a prompt of {fitting} tokens"
+
+
+def test_schedulers_are_told_of_the_prompt_of_median_length(run, questions, rows_of):
+    data = questions("nq", ["a" * 60], ["b" * 8], ["c" * 20], ["d" * 90], ["e" * 31])
+    assert run("--tasks", "nq", "--data", data, "--methods", "all-mid", "--out", "run").code == 0
+
+    (middle,) = {row.prompt_tokens for row in rows_of("run") if row.question_id == 4}
+    assert latency("run")["source"] == f"measured on a prompt of {middle} tokens"
 
 
 def test_where_no_prompt_fits_nothing_is_told(treegraft, cramped):

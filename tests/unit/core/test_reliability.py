@@ -17,7 +17,7 @@ def told(**shares):
         for believed, accepted in edges:
             one = bins[bin_of(believed)]
             bins[bin_of(believed)] = Bin(one.edges + 1, one.believed + believed, one.accepted + accepted)
-        tally[origin.replace("_", "-")] = bins
+        tally[origin] = bins
     return tally
 
 
@@ -30,13 +30,13 @@ def tree():
     tree.add(0, 3, -inf)  # nobody scored it
     tree.add(first, 4, log(0.6 * 0.9))
     tree.add(first, 5, log(0.6 * 0.05))
-    tree.expanded.add(0)
+    tree.judged.add(0)
     return tree
 
 
 def test_edges_behind_accepted_nodes_count_and_no_others(tree):
-    expected = told(both=[(0.6, True)], middle=[(0.3, False)], look_up=[(0.9, True), (0.05, False)])
-    found = tally_edges([(tree, tree.follow([1, 4, 9]))])
+    expected = told(both=[(0.6, True)], middle=[(0.3, False)], small=[(0.9, True), (0.05, False)])
+    found = tally_edges([(tree, [1, 4, 9])])
     assert found.keys() == expected.keys()
     for origin, bins in expected.items():
         assert [one.edges for one in found[origin]] == [one.edges for one in bins]
@@ -45,35 +45,41 @@ def test_edges_behind_accepted_nodes_count_and_no_others(tree):
 
 
 def test_where_the_root_alone_is_accepted_its_edges_count(tree):
-    found = tally_edges([(tree, [0])])
+    found = tally_edges([(tree, [7])])
     assert sum(one.edges for bins in found.values() for one in bins) == 2
     assert sum(one.accepted for bins in found.values() for one in bins) == 0
 
 
+def test_beyond_what_was_committed_nothing_counts(tree):
+    found = tally_edges([(tree, [1])])  # an answer that ended there
+    assert sum(one.edges for bins in found.values() for one in bins) == 2
+    assert sum(one.accepted for one in found["both"]) == 1
+
+
 def test_where_nothing_is_drafted_or_scored_there_is_no_tally():
     bare = DraftTree(0)
-    assert tally_edges([(bare, [0])]) is None
+    assert tally_edges([(bare, [1])]) is None
     bare.add(0, 1)
-    assert tally_edges([(bare, [0])]) is None
+    assert tally_edges([(bare, [1])]) is None
 
 
 def test_who_knew_of_an_edge_survives_a_cut(tree):
     cut = tree.prune(2)
     assert len(cut) == 3
-    assert tally_edges([(cut, [0])]).keys() == {"both"}
+    assert tally_edges([(cut, [1])]).keys() == {"both"}
 
 
 def test_a_score_above_its_parents_is_certain_and_no_more(tree):
     tree.scores[4] = 0.0
-    assert tally_edges([(tree, [0, 1])])["look-up"][BINS - 1] == Bin(1, 1.0, 0)
+    assert tally_edges([(tree, [1, 8])])["small"][BINS - 1] == Bin(1, 1.0, 0)
 
 
 def test_tallies_add_up():
-    one = told(look_up=[(0.05, False), (0.55, True)])
-    other = told(look_up=[(0.55, False)], middle=[(1.0, True)])
+    one = told(small=[(0.05, False), (0.55, True)])
+    other = told(small=[(0.55, False)], middle=[(1.0, True)])
     total = added([one, other])
-    assert total["look-up"][5] == Bin(2, pytest.approx(1.1), 1)
-    assert total["look-up"][0] == Bin(1, 0.05, 0)
+    assert total["small"][5] == Bin(2, pytest.approx(1.1), 1)
+    assert total["small"][0] == Bin(1, 0.05, 0)
     assert total["middle"] == other["middle"]
     assert added([]) == {}
 

@@ -1,5 +1,7 @@
 """Traces survive their file; a broken one is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from harness.errors import UserError
@@ -10,7 +12,9 @@ from methods.value_system.traces import TracedAnswer, fault_in, read_traces, rec
 
 RECORD = Round([1, 0], 3, 1, [Forward("middle", 1, 2, 9), Forward("small", 2, 3, 10), Forward("target", None, 4, 9)], 1)
 TREE, LOOKUP = [float(number) for number in range(len(TREE_SIGNALS))], [0.0] * len(LOOKUP_SIGNALS)
-OUTCOMES = [Outcome("0", 1, RECORD), Outcome("10", 2, RECORD), Outcome("11", 1, RECORD)]
+BARE = Round([], 0, 0, [Forward("target", None, 1, 9)], 0)  # the step that was asked for ended drafting
+BOTH = replace(RECORD, schedule=[1, 1])
+OUTCOMES = [Outcome("0", 1, BARE), Outcome("10", 2, RECORD), Outcome("11", 1, BOTH)]
 ROUND = TracedRound(10, OUTCOMES, {"": TREE, "1": TREE}, LOOKUP)
 
 
@@ -75,15 +79,15 @@ def test_what_was_traced_has_no_fault(answer):
 
 
 def outcome(part, value):
-    return lambda one: one["outcomes"][0].update({part: value})
+    return lambda one: one["outcomes"][1].update({part: value})
 
 
 def record(part, value):
-    return lambda one: one["outcomes"][0]["record"].update({part: value})
+    return lambda one: one["outcomes"][1]["record"].update({part: value})
 
 
-def forward(part, value):
-    return lambda one: one["outcomes"][0]["record"]["forwards"][0].update({part: value})
+def forward(part, value, place=0):
+    return lambda one: one["outcomes"][1]["record"]["forwards"][place].update({part: value})
 
 
 EDITS = {
@@ -96,6 +100,7 @@ EDITS = {
     "no schedule": (outcome("asked", None), "a schedule that is none"),
     "a schedule twice": (lambda one: one["outcomes"].append(one["outcomes"][0]), "not each there once"),
     "a schedule missing": (lambda one: one["outcomes"].pop(), "not each there once"),
+    "an outcome that is nothing": (lambda one: one["outcomes"].append(None), "an outcome that is none"),
     "no outcomes": (lambda one: one.update(outcomes=None), "not each there once"),
     "a state's signals missing": (lambda one: one["signals"].pop("1"), "of other states"),
     "a state too many": (lambda one: one["signals"].update({"0": TREE}), "of other states"),
@@ -112,6 +117,14 @@ EDITS = {
     "a forward of nothing": (forward("tokens", 0), "without a whole record"),
     "a forward before the text": (forward("context", -1), "without a whole record"),
     "a forward of nobody": (forward("role", "uncle"), "without a whole record"),
+    "steps of another schedule": (record("schedule", [1, 1]), "a record of another round"),
+    "steps that are no bits": (record("schedule", [1, 7]), "a record of another round"),
+    "fewer steps than were asked for": (record("schedule", []), "a record of another round"),
+    "a verification of another tree": (forward("tokens", 9, 2), "a record of another round"),
+    "a verification elsewhere": (forward("context", 3, 2), "a record of another round"),
+    "a round elsewhere": (lambda one: one.update(context=3), "a record of another round"),
+    "a round nowhere": (lambda one: one.update(context=None), "a record of another round"),
+    "more committed than accepted": (record("accepted", 0), "a record of another round"),
 }
 
 
@@ -123,3 +136,16 @@ def test_what_cannot_have_been_traced_is_told(answer, name):
     assert found is not None
     assert found.startswith("round 1: ")
     assert message in found
+
+
+def test_a_file_without_signals_is_told_too(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = tmp_path / "one.parquet"
+    write_traces(file, {"tokens": "3"}, [ROUND, ROUND])
+    table = pq.read_table(file)
+    rounds = table.to_pylist()
+    rounds[0]["signals"] = None
+    pq.write_table(pa.Table.from_pylist(rounds, schema=table.schema), file)
+    assert "of other states" in fault_in(read_traces(file), 2, 2)

@@ -9,7 +9,7 @@ import pytest
 
 from methods.schedulers.artifact import Planner
 from methods.value_system import rivals
-from methods.value_system.distilling import distil, network_margins, planner_margins, unseen_margins
+from methods.value_system.distilling import _between, distil, network_margins, planner_margins, unseen_margins
 from methods.value_system.rounds import Rounds, always, bits_of, calls_of
 from methods.value_system.values import classification, decisions, final_models, fit_values, fold_of
 
@@ -132,8 +132,8 @@ def test_nothing_beats_hindsight_and_hindsight_beats_what_can_be_known(known, fi
     top = made.rate(made.hindsight())
     for schedules in (best, fitted.schedules, rivals.best_fixed(made, 0), rivals.bandit(made, 0)):
         assert made.rate(schedules) <= top + 1e-9
-        assert rivals.gap(made, schedules) >= -1e-12
-    assert rivals.gap(made, made.hindsight()) == 0
+        assert rivals.gap(made, schedules, made) >= -1e-12
+    assert rivals.gap(made, made.hindsight(), made) == 0
 
 
 def test_noise_alone_earns_nothing_on_prompts_that_were_not_seen():
@@ -166,6 +166,15 @@ def test_margins_that_least_squares_drew_below_zero_still_call_where_it_pays(kno
     assert made.rate(unseen) > 0.99 * made.rate(best)
 
 
+def test_one_margin_that_many_states_share_is_no_offset():
+    margins = np.repeat([0.1, 0.3, 0.30001, 7.0], [5000, 9000, 2000, 700])
+    offsets = _between(margins)
+    assert not np.isin(offsets, margins).any()
+    assert {tuple(margins > offset) for offset in offsets} == {
+        tuple(margins >= least) for least in (0.1, 0.3, 0.30001, 7.0, 8.0)
+    }
+
+
 def test_where_no_signal_varies_a_network_knows_one_margin(known, fitted):
     made, _ = known
     network = distil(made.without(("telling", "noise", "calls")), fitted.margins, 0)
@@ -180,6 +189,13 @@ def test_the_same_fit_twice_gives_the_same_bytes(known, fitted):
     one, other = (json.dumps(distil(made, values.margins, 3).model_dump()) for values in (fitted, again))
     assert one == other
     assert one != json.dumps(distil(made, fitted.margins, 4).model_dump())
+
+
+def test_where_a_step_is_never_decided_on_there_is_no_rule_of_it(known):
+    made, best = known
+    signals = made.signals.copy()
+    signals[:, 0b10] = np.nan  # after a skip drafting is over
+    assert made.rate(rivals.threshold(replace(made, signals=signals), 0)) > 0.97 * made.rate(best)
 
 
 def test_rivals_find_the_rule_too(known):

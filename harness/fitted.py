@@ -1,0 +1,28 @@
+"""Says where artifacts are used for something else than they were fitted to. Imports no torch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from harness.pair import Pair
+from methods.catalog import MethodSpec
+from methods.schedulers.artifact import fitted_elsewhere, load_artifact
+from methods.schedulers.edge_artifact import load_edges
+
+_LOG = logging.getLogger("treegraft")
+
+
+def tell_fitted_elsewhere(pair: Pair, methods: Sequence[MethodSpec]) -> None:
+    """Say of each method whose artifact was fitted to another pair or other drafting settings that it was."""
+    for spec in methods:
+        name = spec.settings.artifact
+        if spec.artifact_sha256 is None or name is None:
+            continue
+        if spec.family == "calibrated":
+            difference = fitted_elsewhere(load_edges(spec.settings).pair, {}, pair.name, spec.settings)
+        else:
+            artifact = load_artifact(name, spec.settings)
+            difference = fitted_elsewhere(artifact.pair, artifact.drafting, pair.name, spec.settings)
+        if difference is not None:
+            _LOG.warning("method %s: its artifact %s was fitted %s", spec.name, name, difference)
