@@ -155,7 +155,7 @@ class _Span:
 
 def _reduced(samples: list[Sample], *, whole: bool) -> GpuReading:
     """Return what samples say together; energy only where they cover the whole span."""
-    inside = samples[1:-1] or samples  # at the ends the device waits for the host
+    inside = samples[1:-1]  # at the ends the device waits for the host
     seconds = samples[-1].at - samples[0].at
     energy = _integral(samples)
     joules, source = _joules(samples, energy) if whole else (None, None)

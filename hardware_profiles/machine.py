@@ -109,7 +109,7 @@ class Datasheet(Machine):
             raise UserError(
                 f"profile {self.name}: knows no peak rate in {dtype}; give it under tflops (known: {known})"
             )
-        gb = sum(model.parameters for model in models.values()) * BYTES[dtype] / 1e9
+        gb = sum(model.parameters for model in models.values() if not model.shared) * BYTES[dtype] / 1e9
         if gb > self.devices * self.memory_gb:
             raise UserError(
                 f"profile {self.name}: the weights of pair {pair} take {gb:.0f} GB, and it has "

@@ -118,6 +118,19 @@ class Profile(_Part):
             raise ValueError(f"prefill: has no {', '.join(sorted(self.forwards.keys() - self.prefill.keys()))}")
         return self
 
+    def caption(self, acceptance_of: str) -> str:
+        """Return what numbers under it are: modelled, and of whose acceptance and latencies.
+
+        Args:
+            acceptance_of: the pair that decoded or was traced.
+        """
+        random = ", random weights" if self.weights == "random" else ""
+        unknown = f"; unknown and charged nothing: {', '.join(self.unknown)}" if self.unknown else ""
+        return (
+            f"Modelled: acceptance of pair {acceptance_of}, latencies of pair {self.pair} in {self.dtype} on "
+            f"{self.device} (profile:{self.name}, {self.kind}{random}){unknown}"
+        )
+
     def forward_ms(self, role: Role, tokens: int, context: int) -> float:
         """Return the milliseconds of one tree forward.
 

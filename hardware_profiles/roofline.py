@@ -41,6 +41,8 @@ class Architecture(BaseModel):
     """Tokens that the head knows, where it does not know the whole vocabulary."""
     family: Family | None = None
     """Whose class computes it; null where only its size is known."""
+    shared: bool = False
+    """Whether its weights are another model's, which it takes no memory beside."""
     source: str
     """Where the numbers are from."""
 

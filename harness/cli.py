@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +18,7 @@ from harness.flags import block_bar, flags_of, given
 
 if TYPE_CHECKING:
     from harness.results import Row
+    from reports.compare import Retiming
 
 REPORT_FORMATS = click.Choice(["table", "markdown", "latex", "csv", "json"])
 GATE_FORMATS = click.Choice(["table", "markdown", "json"])
@@ -149,12 +149,13 @@ def compare_command(
     return comparison.exit_code
 
 
-def _retime(clock: str, run: Path) -> Callable[[Row], Row]:
+def _retime(clock: str, run: Path) -> Retiming:
     from harness.asked import methods_asked
     from harness.pair import Pair
     from harness.results import read_manifest
     from harness.retiming import profile_of, retimed
-    from methods.catalog import needed_drafters
+    from methods.catalog import needed_drafters, weighs_times
+    from reports.compare import Retiming
 
     folder = run.parent if run.is_file() else run
     manifest = read_manifest(folder)
@@ -164,12 +165,12 @@ def _retime(clock: str, run: Path) -> Callable[[Row], Row]:
     specs = methods_asked(manifest, folder)
     neural = {name: needed_drafters(spec) for name, spec in specs.items()}
 
-    def retime(row: Row) -> Row:
+    def retime(row: Row) -> Row | None:
         if row.method not in neural:
             raise UserError(f"rows of method {row.method}, which the manifest does not know; restore the files")
-        return retimed(row, profile, neural[row.method])
+        return None if weighs_times(specs[row.method]) else retimed(row, profile, neural[row.method])
 
-    return retime
+    return Retiming(retime, profile.caption(str(manifest.pair.get("name"))))
 
 
 @cli.command("replay")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,8 @@ def oracle_command(run: Path, kind: str, **flags: Any) -> None:
     """Say, modelled, what the best schedules would have reached in RUN, and how near a fitted scheduler comes."""
     from harness.fitting.oracle import oracle, oracle_table
 
-    lines = oracle(run, from_flags(OracleSettings, given(flags)), bar)
-    click.echo(json.dumps(lines, indent=1) if kind == "json" else oracle_table(lines))
+    found = oracle(run, from_flags(OracleSettings, given(flags)), bar)
+    click.echo(json.dumps(asdict(found), indent=1) if kind == "json" else oracle_table(found))
 
 
 @click.command("study")

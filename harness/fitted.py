@@ -13,16 +13,18 @@ from methods.schedulers.edge_artifact import load_edges
 _LOG = logging.getLogger("treegraft")
 
 
-def tell_fitted_elsewhere(pair: Pair, methods: Sequence[MethodSpec]) -> None:
-    """Say of each method whose artifact was fitted to another pair or other drafting settings that it was."""
+def tell_fitted_elsewhere(pair: Pair, clock: str, methods: Sequence[MethodSpec]) -> None:
+    """Say of each method whose artifact was fitted to another pair, clock or other drafting settings that it was."""
     for spec in methods:
         name = spec.settings.artifact
         if spec.artifact_sha256 is None or name is None:
             continue
         if spec.family == "calibrated":
-            difference = fitted_elsewhere(load_edges(spec.settings).pair, {}, pair.name, spec.settings)
+            edges = load_edges(spec.settings)
+            difference = fitted_elsewhere(edges.pair, edges.clock, {}, pair.name, clock, spec.settings)
         else:
             artifact = load_artifact(name, spec.settings)
-            difference = fitted_elsewhere(artifact.pair, artifact.drafting, pair.name, spec.settings)
+            fitted = artifact.pair, artifact.clock, artifact.drafting
+            difference = fitted_elsewhere(*fitted, pair.name, clock, spec.settings)
         if difference is not None:
             _LOG.warning("method %s: its artifact %s was fitted %s", spec.name, name, difference)

@@ -148,7 +148,7 @@ def _derived(source: ModelSource, target: Architecture) -> Architecture:
     """Return the architecture of a drafter that is made of its target."""
     if source.target_layers is not None:
         changes = {"layers": len(source.target_layers), "source": f"layers of the target: {target.source}"}
-        return target.model_copy(update=changes)
+        return target.model_copy(update={**changes, "shared": True})
     from harness.distilled import read_card  # only these need torch
     from harness.loading import distilled_folder
 

@@ -7,6 +7,7 @@ from statistics import median
 
 from hardware_profiles.profile import Profile
 from harness.config import RunConfig
+from harness.garbage import no_garbage_collection
 from harness.loading import LoadedPair
 from harness.pair import Pair
 from harness.results import Latency
@@ -38,7 +39,8 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: 
     method = load_family(spec.family)(loaded.models, spec.settings)
     params = DecodingParams(min(_TOKENS, max_new_tokens))
     try:
-        answers = [method.generate(prompt, params) for _ in range(1 + _ANSWERS)][1:]  # the first one warms up
+        with no_garbage_collection():
+            answers = [method.generate(prompt, params) for _ in range(1 + _ANSWERS)][1:]  # the first one warms up
     except PromptError:  # its rows will say so
         return None
     if not all(map(_calls, answers)):

@@ -83,7 +83,19 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
         small=drafters.get("small"),
         no_middle=f"pair {pair.name}: {pair.no_middle}",
     )
+    _check_one_device(models, pair)
     return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)
+
+
+def _check_one_device(models: Models, pair: Pair) -> None:
+    """Refuse models on different devices: phases are timed on the target's."""
+    wrapped = {"target": models.target, "middle": models.middle, "small": models.small}
+    found = {role: model.device for role, model in wrapped.items() if model is not None}
+    if len(set(found.values())) > 1:
+        where = ", ".join(f"{role} on {device}" for role, device in found.items())
+        raise UserError(
+            f"pair {pair.name}: its models lie on several devices ({where}); give one --device that holds them all"
+        )
 
 
 class Asked(Protocol):

@@ -18,7 +18,16 @@ from harness.registry import unknown_name
 from harness.results import ROWS_FILE, Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
-from methods.catalog import BASELINE, MethodSpec, catalogue, is_fitted, load_family, needed_drafters, resolve
+from methods.catalog import (
+    BASELINE,
+    MethodSpec,
+    catalogue,
+    is_fitted,
+    load_family,
+    needed_drafters,
+    resolve,
+    weighs_times,
+)
 from methods.core.edge_tally import tally_edges
 from methods.core.generation import Round
 from methods.core.tree import DraftTree
@@ -55,8 +64,9 @@ class Replay:
 def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact: str | None = None) -> Replay:
     """Time a recorded run by a profile; the same call gives the same rows, to the last digit.
 
-    Methods of the run are timed again. Others are drafted along the baseline's recorded text, which takes the pair's
-    drafters and a greedy run; nobody verifies them, and their verdict says so.
+    Methods of the run are timed again. Others, and those whose scheduler weighs T_tgt and T_mid, since these are others
+    there, are drafted along the baseline's recorded text, which takes the pair's drafters and a greedy run; nobody
+    verifies them, and their verdict says so.
 
     Args:
         run: the folder of a run.
@@ -79,14 +89,15 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact
     for name in names:
         spec = recorded.spec(name) if name in known else _new_spec(name, recorded, artifact)
         specs.append(spec)
-        if name in known:
+        if name in known and not weighs_times(spec):
             neural = needed_drafters(spec)
             rows += [retimed(row, profile, neural) for row in recorded.rows if row.method == name]
         else:
+            _check_greedy(recorded, name)
             rows += _drafted(recorded, spec, profile)
     if artifact is not None and not any(spec.name not in known and is_fitted(spec.name) for spec in specs):
         raise UserError(f"--artifact {artifact}: no fitted method that the run did not hold; name one with --methods")
-    tell_fitted_elsewhere(recorded.pair, [spec for spec in specs if spec.name not in known])
+    tell_fitted_elsewhere(recorded.pair, clock, [spec for spec in specs if spec.name not in known])
     manifest = recorded.manifest.model_copy(
         update={
             "config": {**recorded.manifest.config, "clock": clock, "methods": names},
@@ -98,8 +109,6 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact
 
 
 def _new_spec(name: str, recorded: RecordedRun, artifact: str | None) -> MethodSpec:
-    if recorded.config.temperature:
-        raise UserError(f"--methods {name}: the run sampled, and only greedy text can be drafted along; run the method")
     if name not in catalogue():
         raise unknown_name("method", name, {*recorded.specs, *catalogue()})
     keys = recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
@@ -108,6 +117,14 @@ def _new_spec(name: str, recorded: RecordedRun, artifact: str | None) -> MethodS
     if "middle" in needed_drafters(spec) and recorded.pair.middle is None:
         raise UserError(f"--methods {name}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
     return spec
+
+
+def _check_greedy(recorded: RecordedRun, name: str) -> None:
+    if recorded.config.temperature:
+        raise UserError(
+            f"--methods {name}: the run sampled, and only greedy text can be drafted along; leave it out, or run it "
+            "with that clock"
+        )
 
 
 def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Iterator[Row]:

@@ -92,7 +92,7 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
             f"clock {config.clock}: nobody sees the rounds of {', '.join(blind)}; leave them out of methods"
         )
     _check_drafters(pair, methods, profile)
-    tell_fitted_elsewhere(pair, methods)
+    tell_fitted_elsewhere(pair, config.clock, methods)
     blocks, data = load_blocks(config)
     return Plan(config, pair, methods, blocks, data, profile)
 

@@ -139,6 +139,11 @@ def resolve(
         raise UserError(f"method {name!r}: {error}") from error
 
 
+def weighs_times(spec: MethodSpec) -> bool:
+    """Return whether a method's schedules hang on T_tgt and T_mid; those of a plug-in's scheduler may."""
+    return spec.family == "treegraft" and spec.settings.scheduler not in ("never", "always", "fixed")
+
+
 def is_fitted(name: str) -> bool:
     """Return whether a method of the catalogue is read from an artifact."""
     entry = catalogue()[name]

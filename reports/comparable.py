@@ -103,6 +103,8 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
         found += _changed("source", first.source[:12], last.source[:12])
         for package in sorted(first.versions.keys() | last.versions.keys()):
             found += _changed(package, first.versions.get(package), last.versions.get(package))
+    if any(_weighs_times(spec) for spec in (*base.methods, *head.methods)):
+        found += _changed("T_tgt, T_mid told to schedulers:", _told(base), _told(head))
     found += _changed("attention", base.pair.get("attention"), head.pair.get("attention"))
     before, after = ({spec.get("name"): spec for spec in manifest.methods} for manifest in (base, head))
     settings: dict[str, list[str]] = {}
@@ -116,6 +118,16 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
                 for change in _changed(key, old.get(key), new.get(key)):
                     settings.setdefault(change, []).append(str(name))
     return found + [f"{change} ({', '.join(names)})" for change, names in settings.items()]
+
+
+def _weighs_times(spec: dict[str, Any]) -> bool:
+    scheduler = (spec.get("settings") or {}).get("scheduler")
+    return spec.get("family") == "treegraft" and scheduler not in ("never", "always", "fixed")
+
+
+def _told(manifest: Manifest) -> str:
+    latency = manifest.latency
+    return "none" if latency is None else f"{latency.target_ms:g}, {latency.middle_ms:g} ms"
 
 
 def _commit(git: dict[str, Any]) -> str:

@@ -7,17 +7,28 @@ not comparable, since machines drift; each method drifts with its own interleave
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.registry import unknown_name
-from harness.results import Row, read_rows
+from harness.results import Manifest, Row, read_rows
 from reports.comparable import changes, check_rows, manifest_of, obstacles
 from reports.gate import MARGINS, GateLine, Mode, gate_line
+from reports.manifest import profile_lines
 from reports.pairing import BASELINE, pair_with_baseline, turns_asked
-from reports.tally import Retime, Tally, last_tallies, no_garbage_collection
+from reports.tally import Tally, last_tallies, no_garbage_collection
+
+
+@dataclass(frozen=True, slots=True)
+class Retiming:
+    """What gives a run's measured rows the times of a profile."""
+
+    timed: Callable[[Row], Row | None]
+    """Gives a row its times; None where the method would have decided otherwise there."""
+    caption: str
+    """Whose acceptance and whose latencies they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,8 @@ class Comparison:
     """What else differs: code, versions, settings."""
     embedded: list[str]
     """Tasks whose questions are the embedded ones."""
+    modelled: list[str]
+    """Of modelled times, whose acceptance and whose latencies they are."""
 
     @property
     def exit_code(self) -> int:
@@ -69,7 +82,7 @@ def compare(
     mode: Mode = "wall",
     margin: float | None = None,
     methods: Sequence[str] | None = None,
-    retime: tuple[Retime, Retime] | None = None,
+    retime: tuple[Retiming, Retiming] | None = None,
 ) -> Comparison:
     """Compare two runs, method by method.
 
@@ -98,6 +111,7 @@ def compare(
         left_out=[],
         changes=changes(*manifests),
         embedded=sorted(name for name, task in manifests[1].tasks.items() if task.source == "embedded"),
+        modelled=_captions(manifests) if retime is None else list(dict.fromkeys(one.caption for one in retime)),
     )
     if found:
         return outcome
@@ -106,8 +120,7 @@ def compare(
     for run, manifest, side in zip((base, head), manifests, sides, strict=True):
         check_rows(side.rows, manifest, run, retimed=retime is not None)
     names, left_out = _named(sides, methods)
-    blind = sides[0].blind | sides[1].blind
-    left_out += [f"method {name}: shows no rounds, so no profile can time it" for name in sorted(blind)]
+    left_out += [f"method {name}: {why}" for name, why in sorted({**sides[0].blind, **sides[1].blind}.items())]
     tasks, clocks = ([{getattr(row, kind) for row in side.rows} for side in sides] for kind in ("task", "clock"))
     left_out += [*_alone("task", *tasks), *_alone("clock", *clocks)]
     lines = []
@@ -121,21 +134,30 @@ def compare(
 @dataclass(frozen=True, slots=True)
 class _Side:
     rows: list[Tally]
-    blind: set[str]
-    """Methods that no profile can time."""
+    blind: dict[str, str]
+    """Methods that no profile can time, and why."""
 
 
-def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retime | None) -> _Side:
-    blind: set[str] = set()
+def _captions(manifests: Iterable[Manifest]) -> list[str]:
+    found = (line for one in manifests for line in profile_lines(one.profile or {}, str(one.pair.get("name"))))
+    return list(dict.fromkeys(found))
+
+
+def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retiming | None) -> _Side:
+    blind: dict[str, str] = {}
 
     def timed() -> Iterator[Row]:
         for row in read_rows(run):
             if retime is None:
                 yield row
             elif row.status == "ok" and row.rounds is None:
-                blind.add(row.method)
+                blind[row.method] = "shows no rounds, so no profile can time it"
             elif methods is None or row.method in (BASELINE, *methods):
-                yield retime(row)
+                again = retime.timed(row)
+                if again is None:
+                    blind[row.method] = "decides by its machine's times; replay both runs first, with --out"
+                else:
+                    yield again
 
     try:
         rows = [row for row in last_tallies(timed()) if row.method not in blind]

@@ -102,6 +102,7 @@ def _context(comparison: Comparison) -> list[str]:
         "Left out": comparison.left_out,
         "Also differs": comparison.changes,
         "Embedded questions": comparison.embedded,
+        "Times": comparison.modelled,
     }
     return [f"{title}: {'; '.join(texts)}." for title, texts in parts.items() if texts]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, median
 
-from reports.cells import Block, number
+from reports.cells import EMPTY, Block, number
 from reports.gpu_use import GpuUse
 from reports.lines import Comparisons, by_clock_and_pair, method_place, timing_label
 from reports.manifest import RunFacts
@@ -34,7 +34,7 @@ GPU_LEGEND = (
     "J/token: joules of whole boards, idle share and prefill included, per committed token; geometric mean of prompts.",
     f"saving: J/token of {BASELINE} ÷ the method's. counter: answers whose joules are from energy counters / all with.",
     "W: median of mean power. MHz: lowest clock. °C: highest temperature. slowed: answers timed while a GPU was",
-    "throttled. shared: while another process computed on one. lack: answers without joules.",
+    "throttled / that tell. shared: while another process computed on one / that tell. lack: answers without joules.",
 )
 
 
@@ -78,8 +78,12 @@ class GpuLine:
     """Highest temperature in any answered row."""
     throttled: int
     """Answered rows timed while a GPU was slowed down."""
+    throttled_of: int
+    """Answered rows that tell whether one was."""
     shared: int
     """Answered rows timed while another process computed on a GPU."""
+    shared_of: int
+    """Answered rows that tell whether one did."""
 
 
 def gpu_lines(rows: Sequence[Tally], compared: Comparisons, facts: RunFacts) -> list[GpuLine]:
@@ -138,8 +142,10 @@ def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: li
         watts=_over(uses, "watts", median),
         sm_mhz=_over(uses, "sm_mhz", min),
         celsius=_over(uses, "celsius", max),
-        throttled=sum(use.throttled for use in uses),
-        shared=sum(use.shared for use in uses),
+        throttled=sum(use.throttled is True for use in uses),
+        throttled_of=sum(use.throttled is not None for use in uses),
+        shared=sum(use.shared is True for use in uses),
+        shared_of=sum(use.shared is not None for use in uses),
     )
 
 
@@ -168,11 +174,15 @@ def _cells(line: GpuLine) -> list[str]:
         number(line.watts, ".0f"),
         number(line.sm_mhz, ".0f"),
         number(line.celsius, ".0f"),
-        str(line.throttled),
-        str(line.shared),
+        _of(line.throttled, line.throttled_of),
+        _of(line.shared, line.shared_of),
         str(line.lacking),
         str(line.n),
     ]
+
+
+def _of(count: int, known: int) -> str:
+    return f"{count}/{known}" if known else EMPTY
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None, spec: str) -> str:

@@ -26,9 +26,9 @@ class GpuUse:
     """Lowest clock of the multiprocessors of any GPU."""
     celsius: float | None
     """Highest temperature of any GPU."""
-    throttled: bool
+    throttled: bool | None
     """Whether a GPU was slowed down meanwhile."""
-    shared: bool
+    shared: bool | None
     """Whether another process computed on one."""
 
 
@@ -47,9 +47,16 @@ def gpu_use(row: Row) -> GpuUse | None:
         watts=_total(watts),
         sm_mhz=min(_some(_positive(one.get("min")) for one in clocks if isinstance(one, dict)), default=None),
         celsius=max(_some(_positive(one.get("celsius")) for one in known), default=None),
-        throttled=THROTTLED_MARK in row.marks,
-        shared=CONTENTION_MARK in row.marks,
+        throttled=_seen(row, THROTTLED_MARK, [one.get("throttled") for one in known]),
+        shared=_seen(row, CONTENTION_MARK, [one.get("others") for one in known]),
     )
+
+
+def _seen(row: Row, mark: str, told: list[object]) -> bool | None:
+    """Return whether a row is marked; null where it is not, and not every device could tell all the time."""
+    if mark in row.marks:
+        return True
+    return False if told and None not in told and "gpu_problem" not in row.telemetry else None
 
 
 def _positive(value: object) -> float | None:

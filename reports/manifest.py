@@ -56,7 +56,7 @@ def read_facts(run: Path) -> RunFacts:
         methods=_names(_mapping(manifest.get("config")).get("methods")),
         sources=(
             *(_source(name, task) for name, task in tasks.items()),
-            *_profile(_mapping(manifest.get("profile")), str(pair.get("name"))),
+            *profile_lines(_mapping(manifest.get("profile")), str(pair.get("name"))),
         ),
         questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
         modelled=clock if isinstance(clock, str) and clock != "wall" else None,
@@ -83,7 +83,7 @@ def _source(name: str, task: dict[str, Any]) -> str:
     return f"{name}: " + ", ".join(part for part in (where, number, digest) if part)
 
 
-def _profile(profile: dict[str, Any], pair: str) -> Iterator[str]:
+def profile_lines(profile: dict[str, Any], pair: str) -> Iterator[str]:
     """Yield whose latencies a hardware profile has and what it does not know, if there is one."""
     if not profile:
         return

@@ -120,6 +120,7 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     out = out_folder(settings, (EDGES_FILE,))
     refuse_eval_questions(recorded)
     work = Work(recorded, greedy_answers(recorded), profile)
+    note(f"{profile.caption(recorded.pair.name)}.")
     check_questions(work.answers, run)
     first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
     note(f"one call a round, before fitting: {_told(first)}")

@@ -12,7 +12,7 @@ from hardware_profiles.profile import Profile
 from harness.errors import UserError
 from harness.fitting.arrays import priced_rounds
 from harness.fitting.collect import Collector
-from harness.fitting.judging import Lessons, Note, call_gain, distilled, figures, planner
+from harness.fitting.judging import Lessons, Note, call_gain, check_decisions, distilled, figures, planner
 from harness.fitting.settings import FitSettings
 from harness.flags import Bar
 from harness.latency import profile_latency, told
@@ -21,7 +21,8 @@ from harness.recorded import RecordedRun
 from harness.results import Row
 from harness.retiming import CLOCK_PREFIX, profile_of
 from methods.schedulers.artifact import PLANNER_FILE, SCHEDULER_FILE, Artifact, write_artifact
-from methods.schedulers.scheduler import Latency
+from methods.schedulers.scheduler import Latency, most_calls
+from methods.settings import Settings
 from methods.value_system.distilling import HIDDEN
 from methods.value_system.values import FOLDS, ITERATIONS, TREES
 from tasks.known_eval import known_eval_digests, question_digest
@@ -51,7 +52,9 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
     drafting = collector.spec.settings
     check_questions(collector.answers, run)
     priced = priced_rounds(collector.collect(bar), profile, latency, drafting, settings.decision_ms)
-    lessons = Lessons.of(priced.learned, str(run), settings.seed, note)
+    check_decisions(priced.learned, str(run))
+    note(told_of(profile, latency, recorded, drafting, settings.decision_ms))
+    lessons = Lessons.of(priced.learned, settings.seed, note)
     questions = len(np.unique(lessons.paper.prompts))
     variants, unseen = distilled(lessons, settings.seed)
     artifact = Artifact(
@@ -90,6 +93,25 @@ def check_questions(answers: Sequence[Row], run: Path) -> None:
     """
     if len({(row.task, row.question_id) for row in answers}) < FOLDS:
         raise UserError(f"{run}: answers to {FOLDS} questions at least are needed; raise --limit of the run")
+
+
+def told_of(
+    profile: Profile, latency: Latency, recorded: RecordedRun, drafting: Settings, decision_ms: float | None
+) -> str:
+    """Return what the numbers of a run's traces are: modelled, and of what.
+
+    Args:
+        profile: what things cost.
+        latency: T_tgt and T_mid under it.
+        recorded: the run.
+        drafting: settings of the traced rounds.
+        decision_ms: what a decision of a fitted scheduler takes at least.
+    """
+    charged = max(profile.costs.scheduler_ms, decision_ms or 0.0)
+    return (
+        f"{profile.caption(recorded.pair.name)}; T_tgt {latency.target_ms:.2f} ms, T_mid {latency.middle_ms:.2f} ms, "
+        f"B0 {most_calls(drafting.max_calls, latency)}; a fitted scheduler's decision {charged:g} ms."
+    )
 
 
 def opened(run: Path, clock: str) -> tuple[Profile, Latency, RecordedRun]:

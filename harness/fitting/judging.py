@@ -33,19 +33,14 @@ class Lessons:
     """Fitted to all."""
 
     @classmethod
-    def of(cls, rounds: Rounds, origin: str, seed: int, note: Note) -> Lessons:
+    def of(cls, rounds: Rounds, seed: int, note: Note) -> Lessons:
         """Fit values to rounds.
 
         Args:
             rounds: traced, charged as where a fitted scheduler decides.
-            origin: what an error names.
             seed: of LightGBM and of the folds.
             note: told how it goes.
-
-        Raises:
-            UserError: there is nothing to decide in them.
         """
-        check_decisions(rounds, origin)
         paper = rounds.without(LOOKUP_SIGNALS)
         note(f"{len(rounds)} rounds of {len(np.unique(rounds.prompts))} questions")
         values = fit_values(paper, seed, lambda line: note(f"the paper's signals, {line}"))
@@ -67,9 +62,7 @@ def check_decisions(rounds: Rounds, origin: str) -> None:
         UserError: no call is ever possible, or nothing was drafted.
     """
     if rounds.most_calls < 1:
-        raise UserError(
-            f"{origin}: a call takes longer than a verification (B0 is 0): nothing to learn; give another clock"
-        )
+        raise UserError(f"{origin}: B0 is 0, so that there is nothing to learn; give another clock, or max_calls")
     if not rounds.open(1).any():
         raise UserError(f"{origin}: no answer is long enough to draft anything; raise --max-new-tokens")
 

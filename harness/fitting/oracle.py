@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tabulate import tabulate
 
 from harness.fitting.arrays import Priced, priced_rounds
 from harness.fitting.collect import Collector
-from harness.fitting.fit import opened
+from harness.fitting.fit import opened, told_of
 from harness.fitting.judging import calls_a_round
 from harness.fitting.settings import OracleSettings
 from harness.flags import Bar
@@ -30,7 +31,17 @@ BEST_SCHEDULE = "best schedule, in hindsight"
 PLANNER = "value-planner"
 
 
-def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """What policies reach on a run's rounds."""
+
+    caption: str
+    """That it is modelled, and of what."""
+    lines: list[dict[str, Any]]
+    """One a policy and task."""
+
+
+def oracle(run: Path, settings: OracleSettings, bar: Bar) -> Oracle:
     """Return one line a policy and task, modelled.
 
     A line holds `task`, `policy`, `schedule` (bits, where it is always the same), `tokens_per_s`, `committed` and
@@ -49,7 +60,7 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
     collector = Collector(recorded, Path(settings.traces) if settings.traces else run / "traces")
     drafting = collector.spec.settings
     priced = priced_rounds(collector.collect(bar), profile, latency, drafting, settings.decision_ms)
-    policies = _policies(priced, settings.artifact or drafting.artifact, drafting, recorded.pair.name)
+    policies = _policies(priced, settings.artifact or drafting.artifact, drafting, recorded.pair.name, settings.clock)
     every = priced.fixed.tasks
     lines = []
     for task in [*map(str, np.unique(every)), OVERALL]:
@@ -58,13 +69,15 @@ def oracle(run: Path, settings: OracleSettings, bar: Bar) -> list[dict[str, Any]
         for name, (rounds, policy) in policies.items():
             part = rounds.part(chosen)
             lines.append(_line(part, task, name, policy(part, chosen), fixed, latency.target_ms))
-    return lines
+    return Oracle(told_of(profile, latency, recorded, drafting, settings.decision_ms), lines)
 
 
 Policy = Callable[[Rounds, Bools], Schedules]
 
 
-def _policies(priced: Priced, artifact: str | None, settings: Settings, pair: str) -> dict[str, tuple[Rounds, Policy]]:
+def _policies(
+    priced: Priced, artifact: str | None, settings: Settings, pair: str, clock: str
+) -> dict[str, tuple[Rounds, Policy]]:
     """Return policies by name, each with the rounds as it is charged.
 
     Given some of the rounds, and which they are, a policy gives their schedules.
@@ -77,7 +90,8 @@ def _policies(priced: Priced, artifact: str | None, settings: Settings, pair: st
     }
     if artifact is not None:
         fitted = load_artifact(artifact, settings)
-        difference = fitted_elsewhere(fitted.pair, fitted.drafting, pair, settings)
+        known = fitted.pair, fitted.clock, fitted.drafting
+        difference = fitted_elsewhere(*known, pair, clock, settings)
         if difference is not None:
             _LOG.warning("artifact %s was fitted %s", artifact, difference)
         margins = {PLANNER: planner_margins(load_planner(artifact, settings), rounds, artifact)}
@@ -109,8 +123,9 @@ def _line(part: Rounds, task: str, name: str, schedules: Schedules, fixed: Round
     }
 
 
-def oracle_table(lines: Sequence[dict[str, Any]]) -> str:
+def oracle_table(found_out: Oracle) -> str:
     """Return the lines as tables for the terminal: tokens a second by task, then what each policy does overall."""
+    lines = found_out.lines
     tasks = list(dict.fromkeys(line["task"] for line in lines))
     policies = list(dict.fromkeys(line["policy"] for line in lines))
     found = {(line["task"], line["policy"]): line for line in lines}
@@ -124,7 +139,9 @@ def oracle_table(lines: Sequence[dict[str, Any]]) -> str:
     ]
     return "\n".join(
         [
-            "Tokens a second, modelled:",
+            found_out.caption,
+            "",
+            "Tokens a second:",
             tabulate(speeds, headers=["policy", *tasks], disable_numparse=True),
             "",
             "Overall, along each policy's own path:",

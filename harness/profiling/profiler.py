@@ -19,6 +19,7 @@ from hardware_profiles.profile import Costs, CurveError, Profile
 from hardware_profiles.watch import Watch
 from harness.errors import UserError
 from harness.flags import Bar
+from harness.garbage import no_garbage_collection
 from harness.gpus import gpu_names, gpu_uuids
 from harness.loading import LoadedPair
 from harness.profiling.texts import ANSWER, Text
@@ -93,11 +94,12 @@ class Profiler:
             )
         rounds: list[tuple[int, Sequence[int]]] = [(context, SIZES) for context in contexts]
         rounds += [(context, HELD_OUT_SIZES) for context in HELD_OUT_CONTEXTS if context < contexts[-1]]
-        with bar("repeats", self._repeats + 1) as advance:
+        thrown_away = defaultdict[Point, list[float]](list), defaultdict[Point, list[float]](list)
+        with bar("repeats", self._repeats + 1) as advance, no_garbage_collection():
             for repeat in range(self._repeats + 1):
                 self._random.shuffle(rounds)
                 for context, sizes in rounds:
-                    self._one_context(context, sizes, forwards if repeat else defaultdict(list), prefills)
+                    self._one_context(context, sizes, *((forwards, prefills) if repeat else thrown_away))
                 advance(1, "")  # the first one warms up
         curves: dict[Role, Curve] = {role: _curve(forwards, role, contexts, SIZES) for role in self._models}
         profile = Profile(
@@ -163,7 +165,7 @@ class Profiler:
         """Return what answers took beside their forwards."""
         names = [name for name in _METHODS if self._drafter or name not in ("all-mid", "treegraft-fixed")]
         answers: list[Generation] = []
-        with bar("answers", len(names) * (len(self._texts) + 1)) as advance:
+        with bar("answers", len(names) * (len(self._texts) + 1)) as advance, no_garbage_collection():
             for name in names:
                 spec = resolve(name, definitions={}, pair=self._loaded.pair.defaults, config={}, flags={})
                 method = load_family(spec.family)(self._loaded.models, spec.settings)

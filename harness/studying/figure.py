@@ -52,12 +52,16 @@ def _panel(panel: Axes, findings: Findings, along: list[Found]) -> None:
     panel.set_xticks(range(len(along)), [f"{_place(found):g}" for found in along])
     panel.set_xlabel(findings.axis or "")
     panel.set_ylabel("speedup over autoregressive, modelled")
-    first = along[0]
-    panel.set_title(
-        f"Modelled: acceptance of pair {findings.acceptance_of},\nlatencies of pair {first.pair} on {first.device}",
-        fontsize="small",
-    )
+    panel.set_title(_title(findings, along), fontsize="small")
     panel.legend(fontsize="x-small")
+
+
+def _title(findings: Findings, along: list[Found]) -> str:
+    devices = list(dict.fromkeys(found.device for found in along))
+    where = devices[0] if len(devices) == 1 else f"{devices[0]} to {devices[-1]}"
+    title = f"Modelled: acceptance of pair {findings.acceptance_of},\nlatencies of pair {along[0].pair} on {where}"
+    unknown = ", ".join(along[0].unknown)
+    return f"{title}\nunknown, charged nothing: {unknown}" if unknown else title
 
 
 def _place(found: Found) -> float:

@@ -46,6 +46,8 @@ class Found:
     kind: Kind
     unknown: list[str]
     """What the profile knows nothing of and charges nothing for."""
+    caption: str
+    """All that in words."""
     target_ms: float
     middle_ms: float
     most_calls: int
@@ -103,7 +105,7 @@ def run_study(file: Path, settings: StudySettings, bar: Bar) -> Findings:
             raise UserError(f"{on.folder}: answers to {FEWEST_PROMPTS} questions at least are needed; raise --limit")
         running = {other: networks[other] for other in study.fitted_for(name)}
         lines = judged(timed, running, _schedules(study, timed, file), name, settings.seed)
-        found[name] = _found(study, name, profiles[name], timed, lines)
+        found[name] = _found(study, name, profiles[name], timed, lines, on.pair.name)
     return Findings(
         about=study.about,
         clock="modelled",
@@ -168,7 +170,7 @@ def _schedules(study: Study, timed: Timed, file: Path) -> Sequence[str]:
     return study.schedules
 
 
-def _found(study: Study, name: str, profile: Profile, timed: Timed, lines: list[Line]) -> Found:
+def _found(study: Study, name: str, profile: Profile, timed: Timed, lines: list[Line], acceptance_of: str) -> Found:
     condition = study.conditions[name]
     return Found(
         condition=name,
@@ -179,6 +181,7 @@ def _found(study: Study, name: str, profile: Profile, timed: Timed, lines: list[
         device=profile.device,
         kind=profile.kind,
         unknown=list(profile.unknown),
+        caption=profile.caption(acceptance_of),
         target_ms=timed.latency.target_ms,
         middle_ms=timed.latency.middle_ms,
         most_calls=timed.priced.fixed.most_calls,

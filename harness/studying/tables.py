@@ -28,7 +28,7 @@ def render(findings: Findings, kind: str) -> str:
         [
             findings.about,
             _facts(findings),
-            *(_section(findings, found, markdown=kind == "markdown") for found in findings.conditions),
+            *(_section(found, markdown=kind == "markdown") for found in findings.conditions),
             _listed(WORDS, markdown=kind == "markdown"),
         ]
     )
@@ -42,24 +42,20 @@ def _facts(findings: Findings) -> str:
     )
 
 
-def caption(findings: Findings, found: Found) -> str:
+def caption(found: Found) -> str:
     """Return what a condition's numbers are: modelled, and of whose acceptance and latencies."""
-    unknown = f"; unknown and charged nothing: {', '.join(found.unknown)}" if found.unknown else ""
-    return (
-        f"Modelled: acceptance of pair {findings.acceptance_of}, latencies of pair {found.pair} on {found.device} "
-        f"({found.clock}, {found.kind}); T_tgt {found.target_ms:.2f} ms, T_mid {found.middle_ms:.2f} ms, "
-        f"B0 {found.most_calls}{unknown}."
-    )
+    times = f"T_tgt {found.target_ms:.2f} ms, T_mid {found.middle_ms:.2f} ms, B0 {found.most_calls}"
+    return f"{found.caption}; {times}."
 
 
-def _section(findings: Findings, found: Found, *, markdown: bool) -> str:
+def _section(found: Found, *, markdown: bool) -> str:
     transfers = any(line.over_refit for line in found.lines)
     headers = ["policy", "speedup", "over the better endpoint", "calls a round", *(["over refit"] if transfers else [])]
     rows = [_row(line, transfers) for line in found.lines]
     sides = ("left", *["right"] * (len(headers) - 1))
     grid = tabulate(rows, headers, "github" if markdown else "simple", colalign=sides, disable_numparse=True)
     title = f"### {found.condition}\n" if markdown else f"{found.condition}:"
-    return f"{title}\n{caption(findings, found)}\n\n{grid}"
+    return f"{title}\n{caption(found)}\n\n{grid}"
 
 
 def _row(line: Line, transfers: bool) -> list[str]:

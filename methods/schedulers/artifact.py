@@ -154,20 +154,26 @@ def artifact_digest(name: str) -> str:
     return digest.hexdigest()
 
 
-def fitted_elsewhere(pair: str, drafting: Mapping[str, Any], used_for: str, settings: Settings) -> str | None:
+def fitted_elsewhere(
+    pair: str, clock: str, drafting: Mapping[str, Any], used_for: str, charged: str, settings: Settings
+) -> str | None:
     """Return in which way an artifact was fitted to something else than it is used for, None where it was not.
 
     Args:
         pair: that it was fitted to.
+        clock: that it was fitted under.
         drafting: settings that it was fitted to.
         used_for: the pair that it is used for.
+        charged: the clock that it is used under; the wall may be any machine's.
         settings: that it is used with.
     """
     if pair != used_for:
         return f"to pair {pair}, not {used_for}"
     own = settings.model_dump(mode="json", include={*drafting})
     other = sorted(key for key in own if drafting[key] != own[key])
-    return f"with {other[0]} {drafting[other[0]]}, not {own[other[0]]}" if other else None
+    if other:
+        return f"with {other[0]} {drafting[other[0]]}, not {own[other[0]]}"
+    return f"under {clock}, not {charged}" if charged not in ("wall", clock) else None
 
 
 def load_artifact(name: str, settings: Settings) -> Artifact:

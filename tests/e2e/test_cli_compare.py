@@ -64,8 +64,26 @@ def test_replay_compares_exactly_and_flags_a_cut_of_the_node_budget(run, treegra
     assert cut.code == 1
     assert "modelled (profile:plain)" in cut.out
     assert "budget 15 → 12 (all-mid)" in cut.out
+    assert "Times: Modelled: acceptance of pair toy, latencies of pair toy in " in cut.out
     again = treegraft("compare", "15", "12", "--mode", "replay", "--clock", clock)
     assert again.out == cut.out
+
+
+def test_schedules_that_hang_on_the_machine_s_times_are_not_timed_as_another_s(run, treegraft, clock):
+    flags = ["--tasks", "nq", "--limit", "2", "--max-new-tokens", "16", "--methods", "all-mid,always-early"]
+    for out, told in (("one", "40,10"), ("other", "40,30")):
+        assert run(*flags, "--latency", told, "--out", out).code == 0
+    compared = treegraft("compare", "one", "other", "--mode", "replay", "--clock", clock)
+    assert "method always-early: decides by its machine's times; replay both runs first" in compared.out
+    assert "T_tgt, T_mid told to schedulers: 40, 10 ms → 40, 30 ms" in compared.out
+    for out in ("one", "other"):
+        assert treegraft("replay", out, "--clock", clock, "--out", f"{out}-again").code == 0
+    again = treegraft("compare", "one-again", "other-again", "--mode", "replay", "--format", "json")
+    assert again.code == 0, again.out
+    assert {line["method"]: line["ratio"] for line in json.loads(again.out)["lines"]} == {
+        "all-mid": 1,
+        "always-early": 1,
+    }
 
 
 def test_runs_that_are_not_comparable_exit_with_3_and_say_why(run, treegraft, finished):

@@ -115,11 +115,29 @@ def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(treeg
 
     judged = treegraft("oracle", base, "--clock", clock, "--artifact", "fitted", "--format", "json")
     assert judged.code == 0, judged.err
-    lines = {line["policy"]: line for line in json.loads(judged.out) if line["task"] == "overall"}
+    lines = {line["policy"]: line for line in json.loads(judged.out)["lines"] if line["task"] == "overall"}
     assert {"never", "always", "value-planner", "learned scheduler"} < set(lines)
     best = lines["best of each round, in hindsight"]
     assert all(line["tokens_per_s"] <= best["tokens_per_s"] + 1e-9 and line["gap"] >= 0 for line in lines.values())
-    assert treegraft("oracle", base, "--clock", clock).out.count("\n") > 10
+    table = treegraft("oracle", base, "--clock", clock).out
+    assert table.count("\n") > 10
+    of_what = "Modelled: acceptance of pair toy, latencies of pair toy in "
+    assert all(of_what in text for text in (table, result.out, json.loads(judged.out)["caption"]))
+    charged = treegraft(
+        "oracle", base, "--clock", clock, "--artifact", "fitted", "--decision-ms", 9, "--format", "json"
+    )
+    assert "decision 9 ms" in json.loads(charged.out)["caption"]
+    slower = {line["policy"]: line for line in json.loads(charged.out)["lines"] if line["task"] == "overall"}
+    for policy, line in lines.items():
+        decides = policy.startswith(("learned", "value"))
+        assert (slower[policy]["tokens_per_s"] < line["tokens_per_s"]) == decides
+    assert "--decision-ms: " in treegraft("fit", base, "--clock", clock, "--out", "x", "--decision-ms", "inf").err
+    assert (
+        "leave it out"
+        in treegraft(
+            "fit", base, "--clock", clock, "--out", "x", "--method", "treegraft-calibrated", "--decision-ms", 1
+        ).err
+    )
 
 
 def test_questions_to_be_measured_on_are_refused_whatever_their_file_is_called(treegraft, refused, fit_run, clock, run):
@@ -200,7 +218,7 @@ def test_endpoints_take_the_time_that_replay_gives_them(treegraft, fit_run, cloc
     assert any(row.finish == "eos" for row in rows_of(base))  # where an answer ends early, its last round drafts too
     assert treegraft("replay", base, "--clock", clock, "--methods", "all-small,all-mid", "--out", "again").code == 0
     result = treegraft("oracle", base, "--clock", clock, "--format", "json")
-    lines = {line["policy"]: line for line in json.loads(result.out) if line["task"] == "overall"}
+    lines = {line["policy"]: line for line in json.loads(result.out)["lines"] if line["task"] == "overall"}
     # Where every round calls, traces know no more than nearly how far the middle drafter was behind.
     for policy, method, off in (("never", "all-small", 1e-9), ("always", "all-mid", 0.01)):
         rows = [row for row in rows_of("again") if row.method == method]
@@ -225,7 +243,7 @@ def test_where_no_call_can_pay_nothing_is_fitted(refused, fit_run, profile, tmp_
     dear = profile.model_copy(update={"costs": profile.costs.model_copy(update={"middle_call_ms": 1e4})})
     write_profile(dear, tmp_path / "dear.yaml")
     message = refused("fit", fit_run(*TEXTS), "--clock", f"profile:{tmp_path / 'dear.yaml'}", "--out", "fitted")
-    assert "a call takes longer than a verification (B0 is 0): nothing to learn; give another clock" in message
+    assert "B0 is 0, so that there is nothing to learn; give another clock, or max_calls" in message
 
 
 def test_rounds_of_too_many_schedules_are_not_traced(refused, fit_run, clock):
@@ -265,6 +283,9 @@ def test_an_artifact_that_was_fitted_to_something_else_is_told_and_used(
     caplog.clear()
     assert treegraft("oracle", fit_run(*TEXTS[:1]), "--clock", clock, "--artifact", "own").code == 0
     assert "artifact own was fitted with budget 31, not 15" in caplog.text
+    caplog.clear()
+    assert treegraft("oracle", "base", "--clock", clock, "--artifact", random_artifact()).code == 0
+    assert f"was fitted under profile:none, not {clock}" in caplog.text
 
 
 def test_learned_schedulers_of_a_pair_without_one_say_how_to_make_one(refused):

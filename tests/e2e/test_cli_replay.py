@@ -247,3 +247,20 @@ def test_fitted_methods_are_replayed_as_what_they_were_fitted_to_be(
     assert {method for method, *_ in rows} == {"autoregressive", *names}
     called = {method: sum(one.calls for one in row.rounds) for (method, *_), row in rows.items() if method in names}
     assert 0 < called["treegraft"] < called["all-mid"]
+
+
+def test_a_scheduler_that_weighs_times_decides_anew_by_those_of_the_profile(run, replayed, treegraft, rows_of, clock):
+    flags = ["--tasks", "nq", "--limit", "2", "--max-new-tokens", "16", "--methods", "always-early"]
+    assert run(*flags, "--latency", "40,30", "--out", "once").code == 0  # B0 is 1
+    assert run(*flags, "--clock", clock, "--out", "there").code == 0
+    there = {row.question_id: row for row in rows_of("there") if row.method == "always-early"}
+    rows = {place[2]: row for place, row in replayed(run="once").items() if place[0] == "always-early"}
+    assert {place: row.rounds for place, row in rows.items()} == {place: row.rounds for place, row in there.items()}
+    assert {row.decode_s for row in rows.values()} == {row.decode_s for row in there.values()}
+    once = [row.rounds for row in rows_of("once") if row.method == "always-early"]
+    assert [row.rounds for row in rows.values()] != once
+    assert run(*flags, "--temperature", 1, "--out", "sampled").code == 0
+    refused = treegraft("replay", "sampled", "--clock", clock)
+    assert refused.code == 2
+    assert "--methods always-early: the run sampled" in refused.err
+    assert treegraft("replay", "sampled", "--clock", clock, "--methods", "autoregressive").code == 0

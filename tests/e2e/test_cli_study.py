@@ -93,7 +93,7 @@ def test_the_refitted_scheduler_is_the_one_that_fit_makes(treegraft, study, runs
     fitted = treegraft("fit", runs / "fit", "--clock", clock, "--out", "fitted", "--traces", runs / "fit" / "traces")
     assert fitted.code == 0, fitted.err
     judged = treegraft("oracle", runs / "eval", "--clock", clock, "--artifact", "fitted", "--format", "json")
-    overall = {line["policy"]: line for line in json.loads(judged.out) if line["task"] == "overall"}
+    overall = {line["policy"]: line for line in json.loads(judged.out)["lines"] if line["task"] == "overall"}
     for key in ("tokens_per_s", "calls"):
         assert lines["learned"][key] == pytest.approx(overall["learned scheduler"][key], rel=1e-12)
 
@@ -136,9 +136,12 @@ def test_every_table_says_whose_acceptance_and_whose_latencies_it_shows(study, p
     result = study("--format", kind, conditions={**plain, "eager": EAGER}, fitted="first")
 
     assert result.code == 0, result.err
-    own = "Modelled: acceptance of pair toy, latencies of pair toy on a sheet of paper (profile:plain, published)"
+    own = (
+        "Modelled: acceptance of pair toy, latencies of pair toy in float32 on a sheet of paper "
+        "(profile:plain, published)"
+    )
     other = (
-        "Modelled: acceptance of pair toy, latencies of pair qwen3-32b-0.6b on NVIDIA H100 SXM 80 GB "
+        "Modelled: acceptance of pair toy, latencies of pair qwen3-32b-0.6b in bfloat16 on NVIDIA H100 SXM 80 GB "
         "(profile:eager/qwen3-32b-0.6b, roofline)"
     )
     assert own in result.out
@@ -159,6 +162,7 @@ def test_a_figure_says_so_too_and_has_the_same_bytes_each_time(study):
     for part in (
         "Modelled: acceptance of pair toy",
         "latencies of pair qwen3-32b-0.6b on NVIDIA H100 SXM 80 GB",
+        "unknown, charged nothing: middle_call_ms, verify_ms",
         "ms to launch a layer",
         "learned, fitted on eager-0",
     ):

@@ -82,6 +82,7 @@ def test_drafters_made_of_their_target_have_as_many_of_its_layers():
     drafter = distilled.forwards["middle"].architecture
     assert (drafter.layers, drafter.head_weights) == (7, 576 * 10000)
     assert skip.forwards["middle"].architecture.layers == 6
+    assert [one.forwards["middle"].architecture.shared for one in (distilled, skip)] == [False, True]
     assert skip.forwards["small"].architecture.layer_weights == target.layer_weights
 
 
@@ -89,7 +90,7 @@ def test_drafters_made_of_their_target_have_as_many_of_its_layers():
 def test_a_local_model_is_known_by_its_configuration(folder):
     model = named_profile("h100-roofline", get_pair(folder())).forwards["target"].architecture
 
-    found = model.model_dump(exclude={"source", "head_rows"})
+    found = model.model_dump(exclude={"source", "head_rows", "shared"})
     assert found == {
         "layers": 3, "hidden": 16, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 32, "vocabulary": 50,
         "tied": True, "family": "qwen3",

@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.results import read_rows
-from reports.compare import compare, parse_margin
+from reports.compare import Retiming, compare, parse_margin
 from reports.gate_text import FORMATS, render_comparison
 
 
@@ -330,7 +330,7 @@ def retimer(ms_a_round):
         changes = {"clock": "profile:flat", "decode_s": seconds, "e2e_s": one.prefill_s + seconds, "spans": None}
         return one.model_copy(update=changes)
 
-    return retime
+    return Retiming(retime, "acceptance of one, latencies of another")
 
 
 @pytest.fixture
@@ -372,9 +372,10 @@ def test_replay_flags_a_loss_of_acceptance_that_the_profile_makes_up_for(rounds_
     fast, slow = retimer(1.0), retimer(9.0)
 
     def cheaper_rounds(one):
-        return (fast if one.method == "tree" and len(one.rounds) == 4 else slow)(one)
+        return (fast if one.method == "tree" and len(one.rounds) == 4 else slow).timed(one)
 
-    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=(cheaper_rounds,) * 2))
+    again = (Retiming(cheaper_rounds, ""),) * 2
+    line = line_of(compare(rounds_run("base", 3), rounds_run("head", 4), mode="replay", retime=again))
     assert line.ratio > 6
     assert (line.verdict, line.reason) == ("regression", "tokens per round 0.7500 of BASE's")
 
@@ -414,6 +415,22 @@ def test_methods_that_no_profile_can_time_are_left_out_in_sight(rounds_run, writ
     comparison = compare(both, both, mode="replay", retime=(retimer(1.0),) * 2)
     assert [line.method for line in comparison.lines] == ["tree"]
     assert comparison.left_out == ["method peer: shows no rounds, so no profile can time it"]
+
+
+def test_methods_that_would_have_decided_otherwise_are_left_out_in_sight(rounds_run, written, row):
+    base = rounds_run("base", 3)
+    both = written("both", [*read_rows(base), *(row("learned", q, task="a") for q in range(3))])
+    flat = retimer(1.0)
+    choosy = Retiming(lambda one: None if one.method == "learned" else flat.timed(one), flat.caption)
+    comparison = compare(both, both, mode="replay", retime=(choosy, choosy))
+    assert [line.method for line in comparison.lines] == ["tree"]
+    assert comparison.left_out == ["method learned: decides by its machine's times; replay both runs first, with --out"]
+
+
+def test_modelled_comparisons_say_of_whose_acceptance_and_latencies(rounds_run):
+    comparison = compare(rounds_run("a", 3), rounds_run("b", 3), mode="replay", retime=(retimer(1.0),) * 2)
+    for format in FORMATS:
+        assert "acceptance of one, latencies of another" in render_comparison(comparison, format)
 
 
 # Text.

@@ -96,6 +96,28 @@ def test_marked_rows_are_counted_by_what_marked_them(run_folder, watched):
     tree = lines(run_folder(watched))["tree"]
 
     assert (tree["throttled"], tree["shared"]) == (2, 1)
+    assert (tree["throttled_of"], tree["shared_of"]) == (2, 1)  # of the others nobody knows
+
+
+def test_where_nobody_can_tell_nobody_says_that_nothing_happened(run_folder, watched):
+    def told(at, throttled, others, **more):
+        seen = watched[at].telemetry
+        device = {**seen["gpus"][0], "throttled": throttled, "others": others}
+        changes = {"gpus": [{key: value for key, value in device.items() if value is not None}], **more}
+        watched[at] = watched[at].model_copy(update={"telemetry": {**seen, **changes}})
+
+    told(1, [], 0)
+    told(3, [], None)
+    told(5, ["heat"], 2)  # the watch marked it
+    watched[5] = watched[5].model_copy(update={"marks": ["gpu-throttled", "gpu-contention"]})
+    told(7, [], 0, gpu_problem="NVML: it fell silent")
+    run = run_folder(watched)
+    tree = lines(run)["tree"]
+
+    assert (tree["throttled"], tree["throttled_of"], tree["shared"], tree["shared_of"]) == (1, 3, 1, 2)
+    section = render_report(run, "table").partition(TITLE)[2].split("\n")
+    assert next(line for line in section if line.startswith("tree")).split()[-4:-2] == ["1/3", "1/2"]
+    assert next(line for line in section if line.startswith("autoregressive")).split()[-4:-2] == ["–", "–"]
 
 
 def test_marks_bear_the_names_that_the_watch_gives_them():
