@@ -120,7 +120,11 @@ class _Span:
         self._thread.join(_PATIENCE_S)
         problem = self._problem if self.over else _HANGS
         whole = problem is None
-        seen = [_reduced(list(samples), whole=whole) for samples in self._samples if samples]
+        seen = [
+            _reduced(list(samples), whole=whole, power_window_s=device.power_window_s)
+            for device, samples in zip(self._devices, self._samples, strict=True)
+            if samples
+        ]
         telemetry: dict[str, Any] = {
             "gpus": [{name: value for name, value in asdict(one).items() if value is not None} for one in seen]
         }
@@ -153,11 +157,11 @@ class _Span:
             self._problem = str(problem)
 
 
-def _reduced(samples: list[Sample], *, whole: bool) -> GpuReading:
-    """Return what samples say together; energy only where they cover the whole span."""
+def _reduced(samples: list[Sample], *, whole: bool, power_window_s: float) -> GpuReading:
+    """Return what samples say together; energy only where they cover the whole span, and are of no time before it."""
     inside = samples[1:-1]  # at the ends the device waits for the host
     seconds = samples[-1].at - samples[0].at
-    energy = _integral(samples)
+    energy = _integral(samples) if seconds >= power_window_s else None
     joules, source = _joules(samples, energy) if whole else (None, None)
     reasons = _known(samples, "reasons")
     return GpuReading(

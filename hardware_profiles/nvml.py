@@ -82,6 +82,8 @@ class Device:
         self._sensors = {name: read for name, read in found if read is not None}
         if not self._sensors:
             raise NvmlError(f"NVML: no sensor of {uuid} answers")
+        self.power_window_s = _MEAN_S if self._sensors.get("watts") is _mean_watts else 0.0
+        """Of how much time its power is the mean."""
 
     def read(self) -> Sample:
         """Return what the sensors say now.
@@ -193,6 +195,14 @@ def _instant_watts(nvml: Nvml, gpu: Any) -> float:
     return float(field.value.uiVal / 1e3)
 
 
+_MEAN_S = 1.0
+"""What `nvmlDeviceGetPowerUsage` takes its mean over, on devices since Ampere."""
+
+
+def _mean_watts(nvml: Nvml, gpu: Any) -> float:
+    return float(nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
+
+
 def _others(processes: Sequence[Any]) -> int | None:
     found = {process.pid for process in processes}
     # In a container this process may bear another number, or all may be hidden: then nobody can tell who is a stranger.
@@ -202,7 +212,7 @@ def _others(processes: Sequence[Any]) -> int | None:
 # Several ways to one sensor: the first that answers is kept.
 _SENSORS: dict[str, tuple[Read, ...]] = {
     "joules": (lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,),
-    "watts": (_instant_watts, lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3),
+    "watts": (_instant_watts, _mean_watts),
     "sm_mhz": (lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),),
     "memory_mhz": (lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),),
     "celsius": (

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from hardware_profiles import gpu
+from hardware_profiles import nvml as nvml_module
 from hardware_profiles.gpu import CONTENTION_MARK, THROTTLED_MARK, GpuWatch
 from hardware_profiles.nvml import THROTTLE_REASONS, NvmlError, describe, names_and_driver
 from hardware_profiles.watch import Watch
@@ -122,10 +123,19 @@ def test_power_that_steps_is_integrated_over_time(planted):
     assert device["watts"] == pytest.approx(device["joules"] / device["seconds"], rel=1e-3)
 
 
-def test_power_of_the_last_second_stands_in_where_the_driver_tells_no_power_of_the_moment(planted):
+def test_power_of_the_last_second_stands_in_where_the_driver_tells_no_power_of_the_moment(planted, monkeypatch):
     planted.fail(NOT_SUPPORTED, "instant_mw")
+    monkeypatch.setattr(nvml_module, "_MEAN_S", 0.02)
 
     assert one_gpu(read(GpuWatch(planted.UUIDS[:1])))["watts"] == pytest.approx(340)
+
+
+def test_power_of_the_last_second_says_nothing_of_a_shorter_span(planted):
+    planted.fail(NOT_SUPPORTED, "instant_mw")
+    device = one_gpu(read(GpuWatch(planted.UUIDS[:1])))
+
+    assert not {"watts", "joules", "joules_from"} & device.keys()
+    assert device["sm_mhz"]["mean"] == 1980
 
 
 def test_a_driver_that_knows_throttling_by_its_older_name_is_read_too(planted):
