@@ -27,8 +27,9 @@ from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen
 from methods.value_system.values import FOLDS
 
 METHOD = "treegraft-calibrated"
-WORTHS = (0.8, 1.0, 1.2, 1.4)
-"""Of which the one with the best rate on the fit questions is kept."""
+WORTHS = (0.0, 0.6, 0.8, 1.0, 1.2)
+"""Of which the one with the best rate on the fit questions is kept; at 0 nobody is called."""
+REFITS = 2
 _EXPECTED = 1.5  # tokens a unit of time, before anything was reached
 _SIZES = range(1, 65)
 _CONTEXTS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -97,8 +98,9 @@ class Pass:
 def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> EdgeArtifact:
     """Fit the edge model and what goes with it to a run on questions for fitting.
 
-    The first pass drafts with what is believed beforehand and calls the middle drafter once a round, the second with
-    what was learnt from the first; the model is fitted to the nodes of both that the target's text passed through.
+    The first pass drafts with what is believed beforehand and calls the middle drafter once a round, the next ones with
+    what was learnt from those before, so that the model meets the nodes at which it calls; it is fitted to the nodes of
+    all of them that the target's text passed through.
 
     Args:
         run: the folder of a run; drafting goes along the baseline's greedy answers.
@@ -120,16 +122,19 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     out = out_folder(settings, (EDGES_FILE,))
     refuse_eval_questions(recorded)
     work = Work(recorded, greedy_answers(recorded), profile)
-    note(f"{profile.caption(recorded.pair.name)}.")
     check_questions(work.answers, run)
+    note(f"{profile.caption(recorded.pair.name)}.")
     first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
     note(f"one call a round, before fitting: {_told(first)}")
-    edges = fit_edges([visit for visits in first.visits for visit in visits])
-    second = drafted_along(work, work.artifact(edges, first.rate, 1.0), {}, bar)
-    note(f"calls by expected gain, fitted once: {_told(second)}")
-    visits = [one + other for one, other in zip(first.visits, second.visits, strict=True)]
+    visits, rate = first.visits, first.rate
+    for times in range(1, REFITS + 1):
+        edges = fit_edges([visit for own in visits for visit in own])
+        again = drafted_along(work, work.artifact(edges, rate, 1.0), {}, bar)
+        note(f"calls by expected gain, fit {times}: {_told(again)}")
+        visits = [one + other for one, other in zip(visits, again.visits, strict=True)]
+        rate = max(rate, again.rate)
     edges = fit_edges([visit for own in visits for visit in own])
-    passes = {worth: drafted_along(work, work.artifact(edges, second.rate, worth), {}, bar) for worth in WORTHS}
+    passes = {worth: drafted_along(work, work.artifact(edges, rate, worth), {}, bar) for worth in WORTHS}
     for worth, found in passes.items():
         note(f"a found token counts {worth}: {_told(found)}")
     best = max(passes, key=lambda worth: passes[worth].rate)
@@ -177,7 +182,7 @@ def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], passes: 
         "weights": {role: facts["sha256"] for role, facts in manifest.weights.items()},
         "answers": len(work.answers),
         "visits": sum(map(len, visits)),
-        "recipe": {"seed": settings.seed, "folds": FOLDS},
+        "recipe": {"seed": settings.seed, "folds": FOLDS, "refits": REFITS},
         "rates": {str(worth): round(found.rate, 5) for worth, found in passes.items()},
         "calibration": calibration(fit_unseen(visits, [row.task for row in work.answers], settings.seed)),
         "versions": versions(),

@@ -7,7 +7,7 @@ from math import log
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat
 
 from harness.errors import UserError
 from methods.drafters.edge_model import EdgeModel
@@ -62,8 +62,8 @@ class EdgeArtifact(BaseModel):
     """The machine, for contexts of several lengths."""
     rate: PositiveFloat
     """Committed tokens a unit of time that were reached on the fit questions."""
-    worth: PositiveFloat
-    """Tokens that come with one that the middle drafter finds: look-up may go on behind it."""
+    worth: NonNegativeFloat
+    """Tokens that come with one that the middle drafter finds: look-up may go on behind it; at 0 it is never called."""
     card: dict[str, Any]
     """Data, recipe, figures and versions."""
 
