@@ -74,19 +74,44 @@ def test_drafting_along_text_gives_the_rounds_of_decoding(calibrated, prompts, p
         assert [record for _, record in rounds] == decoded.rounds
 
 
-def test_dear_verifications_make_small_trees(tiny, method, tmp_path, prompts):
+@pytest.fixture
+def believing(tiny, method, tmp_path):
+    """Build the method with an artifact of its own."""
+
+    def build(**believed):
+        folder = tmp_path / str(len([*tmp_path.iterdir()]))
+        folder.mkdir()
+        table = CostTable(context=16, verifications=[1 + 0.01 * size for size in range(64)], calls=[0.05] * 64)
+        known = {
+            "pair": "tiny",
+            "clock": "none",
+            "edges": PRIOR,
+            "costs": [table],
+            "rate": 1.5,
+            "worth": 1.0,
+            "card": {},
+        }
+        write_edges(folder, EdgeArtifact(**{**known, **believed}))
+        return method("treegraft-calibrated", tiny(), middle=tiny(seed=1), artifact=str(folder))
+
+    return build
+
+
+def test_dear_verifications_make_small_trees(believing, prompts):
     sent = {}
     for name, slope in (("cheap", 0.001), ("dear", 0.5)):
-        folder = tmp_path / name
-        folder.mkdir()
         table = CostTable(context=16, verifications=[1 + slope * size for size in range(64)], calls=[0.05] * 64)
-        write_edges(
-            folder, EdgeArtifact(pair="tiny", clock="none", edges=PRIOR, costs=[table], rate=1.5, worth=1.0, card={})
-        )
-        decoder = method("treegraft-calibrated", tiny(), middle=tiny(seed=1), artifact=str(folder))
-        rounds = decoder.generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
+        rounds = believing(costs=[table]).generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
         sent[name] = sum(one.drafted for one in rounds) / len(rounds)
     assert sent["dear"] < sent["cheap"]
+
+
+def test_where_a_found_token_is_worth_nothing_nobody_is_called(believing, prompts):
+    calls = {}
+    for worth in (0.0, 1.0):
+        rounds = believing(worth=worth).generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
+        calls[worth] = sum(one.calls for one in rounds)
+    assert calls[0.0] == 0 < calls[1.0]
 
 
 def test_visits_tell_what_was_known_at_every_accepted_node(calibrated, prompts):
