@@ -28,7 +28,7 @@ from methods.value_system.values import FOLDS
 
 METHOD = "treegraft-calibrated"
 WORTHS = (0.0, 0.6, 0.8, 1.0, 1.2)
-"""Of which the one with the best rate on the fit questions is kept; at 0 nobody is called."""
+"""What a found token may count, tried with the last fit; at 0 nobody is called."""
 REFITS = 2
 _EXPECTED = 1.5  # tokens a unit of time, before anything was reached
 _SIZES = range(1, 65)
@@ -100,7 +100,7 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
 
     The first pass drafts with what is believed beforehand and calls the middle drafter once a round, the next ones with
     what was learnt from those before, so that the model meets the nodes at which it calls; it is fitted to the nodes of
-    all of them that the target's text passed through.
+    all of them that the target's text passed through. Of all that was tried, the fastest on these questions is kept.
 
     Args:
         run: the folder of a run; drafting goes along the baseline's greedy answers.
@@ -127,22 +127,30 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
     note(f"one call a round, before fitting: {_told(first)}")
     visits, rate = first.visits, first.rate
+    tried: dict[str, tuple[EdgeArtifact, Pass]] = {}
+
+    def try_out(edges: EdgeModel, worth: float, name: str) -> Pass:
+        believed = work.artifact(edges, rate, worth)
+        tried[name] = believed, drafted_along(work, believed, {}, bar)
+        note(f"calls by expected gain, {name}: {_told(tried[name][1])}")
+        return tried[name][1]
+
     for times in range(1, REFITS + 1):
-        edges = fit_edges([visit for own in visits for visit in own])
-        again = drafted_along(work, work.artifact(edges, rate, 1.0), {}, bar)
-        note(f"calls by expected gain, fit {times}: {_told(again)}")
+        again = try_out(fit_edges(_flat(visits)), 1.0, f"fit {times}")
         visits = [one + other for one, other in zip(visits, again.visits, strict=True)]
         rate = max(rate, again.rate)
-    edges = fit_edges([visit for own in visits for visit in own])
-    passes = {worth: drafted_along(work, work.artifact(edges, rate, worth), {}, bar) for worth in WORTHS}
-    for worth, found in passes.items():
-        note(f"a found token counts {worth}: {_told(found)}")
-    best = max(passes, key=lambda worth: passes[worth].rate)
-    artifact = work.artifact(edges, passes[best].rate, best).model_copy(
-        update={"card": _card(work, settings, visits, passes)}
-    )
+    edges = fit_edges(_flat(visits))
+    for worth in WORTHS:
+        try_out(edges, worth, f"fit {REFITS + 1}, a found token counts {worth}")
+    believed, found = max(tried.values(), key=lambda one: one[1].rate)
+    card = _card(work, settings, visits, {name: one.rate for name, (_, one) in tried.items()})
+    artifact = believed.model_copy(update={"rate": found.rate, "card": card})
     write_edges(out, artifact)
     return artifact
+
+
+def _flat(visits: Sequence[Sequence[Visit]]) -> list[Visit]:
+    return [visit for own in visits for visit in own]
 
 
 def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], bar: Bar) -> Pass:
@@ -175,7 +183,7 @@ def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], b
     return Pass(visits, tokens / time, calls / rounds, sent / rounds)
 
 
-def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], passes: dict[float, Pass]) -> dict[str, Any]:
+def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], rates: dict[str, float]) -> dict[str, Any]:
     manifest = work.recorded.manifest
     return {
         "data": {name: task.sha256 for name, task in manifest.tasks.items()},
@@ -183,7 +191,7 @@ def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], passes: 
         "answers": len(work.answers),
         "visits": sum(map(len, visits)),
         "recipe": {"seed": settings.seed, "folds": FOLDS, "refits": REFITS},
-        "rates": {str(worth): round(found.rate, 5) for worth, found in passes.items()},
+        "rates": {name: round(rate, 5) for name, rate in rates.items()},
         "calibration": calibration(fit_unseen(visits, [row.task for row in work.answers], settings.seed)),
         "versions": versions(),
     }
