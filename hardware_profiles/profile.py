@@ -124,11 +124,12 @@ class Profile(_Part):
         Args:
             acceptance_of: the pair that decoded or was traced.
         """
+        dtype = "" if self.dtype == "unknown" else f" in {self.dtype}"
         random = ", random weights" if self.weights == "random" else ""
         unknown = f"; unknown and charged nothing: {', '.join(self.unknown)}" if self.unknown else ""
         return (
-            f"Modelled: acceptance of pair {acceptance_of}, latencies of pair {self.pair} in {self.dtype} on "
-            f"{self.device} (profile:{self.name}, {self.kind}{random}){unknown}"
+            f"Modelled: acceptance of pair {acceptance_of}, latencies of pair {self.pair}{dtype} on {self.device} "
+            f"(profile:{self.name}, {self.kind}{random}){unknown}"
         )
 
     def forward_ms(self, role: Role, tokens: int, context: int) -> float:
