@@ -31,10 +31,10 @@ GPU_HEADERS = (
     "n",
 )
 GPU_LEGEND = (
-    "J/token: joules of whole boards, idle share and prefill included, per committed token; geometric mean of prompts.",
-    f"saving: J/token of {BASELINE} ÷ the method's. counter: answers whose joules are from energy counters / all with.",
-    "W: median of mean power. MHz: lowest clock. °C: highest temperature. slowed: answers timed while a GPU was",
-    "throttled / that tell. shared: while another process computed on one / that tell. lack: answers without joules.",
+    "J/token: joules of whole boards, idle share and prefill included, per committed token; geometric mean of prompts. "
+    f"saving: J/token of {BASELINE} ÷ the method's. counter: answers whose joules are from energy counters / all with. "
+    "W: median of mean power. MHz: lowest clock. °C: highest temperature. slowed: answers timed while a GPU was "
+    "throttled / that tell. shared: while another process computed on one / that tell. lack: answers without joules."
 )
 
 
@@ -107,7 +107,7 @@ def gpu_blocks(lines: Sequence[GpuLine]) -> Iterable[Block]:
     """Yield a table a clock and pair."""
     for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
         body = [_cells(line) for line in of_pair]
-        yield Block(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_HEADERS, body, list(GPU_LEGEND))
+        yield Block(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_HEADERS, body, [GPU_LEGEND])
 
 
 def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: list[Pairing]) -> GpuLine:

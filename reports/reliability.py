@@ -20,10 +20,10 @@ Grouping = Literal["none", "origin", "task"]
 
 HEADERS = ("method", "told by", "edges", "error", *(f"{(place + 0.5) / BINS:.2f}" for place in range(BINS)))
 RELIABILITY_LEGEND = (
-    "Draft edges that were sent and whose parent was accepted. told by: who proposed and scored them; both: proposed",
-    "by the small drafter, scored by the middle one too. error: expected calibration error, the mean distance of",
-    "believed and accepted shares over ten bins. Then the accepted share, by believed probability",
-    f"({EMPTY}: fewer than {FEWEST} edges). Edges are sent for high scores, which lets their scores look too high.",
+    "Draft edges that were sent and whose parent was accepted. told by: who proposed and scored them; both: proposed "
+    "by the small drafter, scored by the middle one too. error: expected calibration error, the mean distance of "
+    "believed and accepted shares over ten bins. Then the accepted share, by believed probability "
+    f"({EMPTY}: fewer than {FEWEST} edges). Edges are sent for high scores, which lets their scores look too high."
 )
 
 
@@ -95,7 +95,7 @@ def reliability_blocks(lines: Sequence[ReliabilityLine]) -> Iterable[Block]:
     for (clock, pair), group in groupby(lines, key=lambda line: (line.clock, line.pair)):
         own, title = list(group), f"pair {pair} · {timing_label(clock)}"
         body = [_diagram(line) for line in own if line.by != "task"]
-        yield Block(f"Whether scores mean what they say: {title}", HEADERS, body, list(RELIABILITY_LEGEND))
+        yield Block(f"Whether scores mean what they say: {title}", HEADERS, body, [RELIABILITY_LEGEND])
         tasks = sorted({line.group for line in own if line.by == "task"})
         if len(tasks) > 1:
             errors = {(line.method, line.group): f"{line.error:.3f}" for line in own if line.by == "task"}

@@ -84,7 +84,16 @@ def to_table(found: Report) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
     return _sections(
         "\n".join(found.facts.sources),
-        *("\n".join([block.title, terminal_grid(block.body, block.headers), *block.notes]) for block in found.blocks()),
+        *(
+            "\n".join(
+                [
+                    block.title,
+                    terminal_grid(block.body, block.headers),
+                    *(fill(note, TEXT_WIDTH) for note in block.notes),
+                ]
+            )
+            for block in found.blocks()
+        ),
         *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(found.lines)),
         "\n".join(LEGEND),
     )
@@ -141,8 +150,8 @@ def to_json(found: Report) -> str:
         "rankings": [asdict(ranking) for ranking in rank_methods(found.lines)],
         "legend": [
             *(*LEGEND, *WIDE_LEGEND),
-            *(RELIABILITY_LEGEND if found.reliability else []),
-            *(GPU_LEGEND if found.gpus else []),
+            *([RELIABILITY_LEGEND] if found.reliability else []),
+            *([GPU_LEGEND] if found.gpus else []),
         ],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
