@@ -82,6 +82,7 @@ class CalibratedGrafting(TreeMethod):
                 self._artifact.edges,
                 self._recent,
                 floor=log(rate * costs.least_node),
+                sent=self.most_sent,
                 most=self._most_held,
                 deepest=deepest,
                 width=self.settings.width,

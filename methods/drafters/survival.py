@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heappushpop, nlargest
 from math import exp
 
 from methods.core.tree import DraftTree, Origin
@@ -36,6 +36,7 @@ class SurvivalTree:
         model: the edge model.
         recent: the drafters' luck so far.
         floor: log survival below which no node is worth its place.
+        sent: most nodes that will be sent, root not counted: what is less likely than so many others has no place.
         most: most nodes, root included.
         deepest: no node lies deeper.
         width: occurrences looked at for an n-gram.
@@ -54,6 +55,7 @@ class SurvivalTree:
         recent: Recent,
         *,
         floor: float,
+        sent: int,
         most: int,
         deepest: int,
         width: int,
@@ -62,14 +64,16 @@ class SurvivalTree:
         self.found: dict[int, Found] = {}
         self.looked_up = 0
         self._index, self._model, self._recent = index, model, recent
-        self._floor, self._most, self._deepest, self._width = floor, most, deepest, width
+        self._floor, self._sent, self._most, self._deepest, self._width = floor, sent, most, deepest, width
+        self._best: list[float] = []  # a heap of the scores of the nodes that would be sent
+        self._proposed: list[tuple[int, int, float]] = []  # by the middle drafter: parent, token, gain
         self._windows: list[tuple[int, ...]] = [tuple(context[-index.longest :])]
         self._gains: list[float] = [0.0]  # of each node's edge, in log-probability
         self._waiting: list[tuple[float, int]] = [(0.0, 0)]  # nodes not looked up, the likeliest first
 
     def grow(self) -> None:
         """Look up the likeliest node that was not yet, until none is left that is worth it."""
-        while self._waiting and len(self.tree) < self._most:
+        while self._waiting and self._has_place(-self._waiting[0][0]):
             self._look_up(heappop(self._waiting)[1])
 
     def calls_for(self, evaluated: Collection[int]) -> list[tuple[float, int]]:
@@ -90,9 +94,9 @@ class SurvivalTree:
         return sorted(gains, key=lambda gain: (-gain[0], gain[1]))
 
     def fuse(self, node: int, proposals: Sequence[tuple[int, float]], fusion: bool) -> None:
-        """Score a node's edges by what both drafters say; add those that are worth a place.
+        """Score a node's edges by what both drafters say.
 
-        `settle` follows once all evaluated nodes are fused.
+        `settle` follows once all evaluated nodes are fused, and adds what the middle drafter found.
 
         Args:
             node: evaluated by the middle drafter.
@@ -112,14 +116,20 @@ class SurvivalTree:
             child = tree.children[node].get(token)
             if child is not None:
                 self._gains[child] = gain
-            elif tree.scores[node] + gain >= self._floor and depth < self._deepest and len(tree) < self._most:
-                self._add(node, token, gain, "middle")
+            elif depth < self._deepest:
+                self._proposed.append((node, token, gain))
 
     def settle(self) -> None:
-        """Bring all scores up to date with their edges, and the order of what waits."""
+        """Bring all scores up to date with their edges, add what the middle drafter found, and order what waits."""
         scores, parents = self.tree.scores, self.tree.parents
         for node in range(1, len(self.tree)):
             scores[node] = scores[parents[node]] + self._gains[node]
+        self._best = nlargest(self._sent, scores[1:])
+        heapify(self._best)
+        for node, token, gain in self._proposed:
+            if self._has_place(scores[node] + gain):
+                self._add(node, token, gain, "middle")
+        self._proposed = []
         self._waiting = [
             (-scores[node], node)
             for node in range(len(self.tree))
@@ -143,12 +153,17 @@ class SurvivalTree:
             return
         for token, logit in logits.items():
             gain = log_sigmoid(logit)
-            if tree.scores[node] + gain >= self._floor and len(tree) < self._most and token not in tree.children[node]:
+            if self._has_place(tree.scores[node] + gain) and token not in tree.children[node]:
                 self._add(node, token, gain, "small")
+
+    def _has_place(self, score: float) -> bool:
+        likely = len(self._best) < self._sent or score > self._best[0]
+        return likely and score >= self._floor and len(self.tree) < self._most
 
     def _add(self, parent: int, token: int, gain: float, origin: Origin) -> None:
         score = self.tree.scores[parent] + gain
         node = self.tree.add(parent, token, score, origin)
         self._gains.append(gain)
+        (heappush if len(self._best) < self._sent else heappushpop)(self._best, score)
         self._windows.append((*self._windows[parent], token)[-self._index.longest :])
         heappush(self._waiting, (-score, node))

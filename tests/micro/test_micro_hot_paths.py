@@ -149,7 +149,7 @@ def index(context):
 
 
 def grown_by_survival(index):
-    tree = SurvivalTree(index.tokens, index, PRIOR, Recent(), floor=-12.0, most=65, deepest=100, width=WIDTH)
+    tree = SurvivalTree(index.tokens, index, PRIOR, Recent(), floor=-12.0, sent=48, most=193, deepest=100, width=WIDTH)
     tree.grow()
     return tree
 

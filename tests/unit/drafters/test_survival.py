@@ -13,10 +13,12 @@ from methods.value_system.edges import LONGEST, PRIOR
 FLOOR = math.log(0.02)
 
 
-def tree_of(context, *, floor=FLOOR, most=40, deepest=12, width=10):
+def tree_of(context, *, floor=FLOOR, sent=40, most=160, deepest=12, width=10):
     index = NgramIndex(LONGEST)
     index.extend(context)
-    grown = SurvivalTree(context, index, PRIOR, Recent(), floor=floor, most=most, deepest=deepest, width=width)
+    grown = SurvivalTree(
+        context, index, PRIOR, Recent(), floor=floor, sent=sent, most=most, deepest=deepest, width=width
+    )
     grown.grow()
     return grown
 
@@ -40,6 +42,24 @@ def test_any_number_of_the_likeliest_nodes_hangs_together(context):
     for size in range(len(order)):
         kept = {0, *order[:size]}
         assert all(grown.tree.parents[node] in kept for node in order[:size])
+
+
+MANY = [token for number in range(40) for token in (1, 2, 100 + number % 17)] + [1, 2]
+
+
+def test_what_is_less_likely_than_as_many_as_are_sent_has_no_place():
+    few, many = (tree_of(MANY, floor=-50.0, sent=sent, most=500) for sent in (5, 400))
+    assert len(few.tree) < len(many.tree)
+    best = sorted(many.tree.scores[1:], reverse=True)[:5]
+    assert sorted(few.tree.scores[1:], reverse=True)[:5] == pytest.approx(best)
+
+
+def test_what_the_middle_drafter_finds_has_a_place_whatever_look_up_had_filled():
+    grown = tree_of(MANY, floor=-50.0, sent=5, most=500)
+    grown.fuse(0, [(7, math.log(0.6)), *((token, math.log(0.02)) for token in grown.found[0].logits)], fusion=True)
+    grown.settle()
+    first, *_ = grown.by_survival()
+    assert (grown.tree.tokens[first], grown.tree.origins[first]) == (7, "middle")
 
 
 def test_a_text_that_repeats_itself_is_copied_far_beyond_five_tokens():
