@@ -132,7 +132,10 @@ class CalibratedGrafting(TreeMethod):
             price, worth, gained = self._reached.rate, self._artifact.worth, 0.0
             chosen: set[int] = set()
             best: tuple[float, set[int]] = (0.0, set())
-            for gain, node in grown.calls_for(done.evaluated.keys())[: self.settings.width]:
+            gains = grown.calls_for(done.evaluated.keys())[: self.settings.width]
+            if worth * sum(gain for gain, _ in gains) <= price * self._costs.least_call:
+                return []
+            for gain, node in gains:
                 chosen |= {*grown.tree.path(node)} - done.evaluated.keys()
                 gained += gain
                 value = worth * gained - price * self._costs.call(unseen + len(chosen))

@@ -80,10 +80,12 @@ class NgramIndex:
         """
         tokens, size = self.tokens, len(self.tokens)
         found: dict[int, Evidence] = {}
+        occurrences = 0
         for match in range(min(self.longest, len(window)), 0, -1):
             positions = self.continuations(window[len(window) - match :], 1, limit)
-            if not positions:
+            if len(positions) == occurrences < limit:  # those of the longer match again, which tell nothing new
                 continue
+            occurrences = len(positions)
             counts: dict[int, int] = {}
             ages: dict[int, int] = {}
             for position in positions:

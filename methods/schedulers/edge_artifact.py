@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from math import log
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +38,12 @@ class CostTable(BaseModel):
         """Return the time of a middle call."""
         return _at(self.calls, tokens)
 
-    @property
+    @cached_property
+    def least_call(self) -> float:
+        """The least that any call takes."""
+        return min(self.calls)
+
+    @cached_property
     def least_node(self) -> float:
         """The least that one more node costs, averaged over a tree that grows from the root."""
         first = self.verifications[0]
