@@ -86,15 +86,18 @@ class NgramIndex:
             if len(positions) == occurrences < limit:  # those of the longer match again, which tell nothing new
                 continue
             occurrences = len(positions)
-            counts: dict[int, int] = {}
-            ages: dict[int, int] = {}
+            seen: dict[int, list[int]] = {}  # by token: how often, and its age; the most recent come first
             for position in positions:
                 token = tokens[position]
-                counts[token] = counts.get(token, 0) + 1
-                ages.setdefault(token, size - position)
-            for token in sorted(counts, key=lambda token: (-counts[token], ages[token])):
+                if token in seen:
+                    seen[token][0] += 1
+                else:
+                    seen[token] = [1, size - position]
+            order = sorted(seen, key=lambda token: -seen[token][0]) if len(seen) > 1 else seen
+            for token in order:
                 if token not in found:
-                    found[token] = Evidence(token, match, counts[token], len(positions), ages[token])
+                    times, age = seen[token]
+                    found[token] = Evidence(token, match, times, occurrences, age)
             if len(found) >= limit:
                 break
         return list(found.values())

@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +75,29 @@ def test_occurrences_that_overlap_the_end_still_count():
     assert index_of([4, 4, 4]).continuations([4, 4], 1, 9) == [2]
     assert index_of([4, 4, 4]).continuations([4], 1, 9) == [2, 1]
     assert index_of([4, 4, 4]).continuations([4], 2, 9) == [1]
+
+
+def plain_evidence(tokens, longest, window, limit):
+    """What followed the window's n-grams, word by word of the definition."""
+    found = {}
+    for match in range(min(longest, len(window)), 0, -1):
+        ngram = window[len(window) - match :]
+        ends = [end for end in range(match, len(tokens)) if tokens[end - match : end] == ngram][::-1][:limit]
+        behind = [tokens[end] for end in ends]
+        ages = {token: len(tokens) - ends[behind.index(token)] for token in behind}
+        for token in sorted(set(behind), key=lambda token: (-behind.count(token), ages[token])):
+            found.setdefault(token, (token, match, behind.count(token), len(ends), ages[token]))
+        if len(found) >= limit:
+            break
+    return list(found.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_evidence_is_what_a_plain_search_of_the_context_finds(seed):
+    rng = random.Random(seed)
+    vocabulary, longest, limit = rng.randint(1, 9), rng.randint(1, 5), rng.randint(1, 8)
+    tokens = [rng.randrange(vocabulary) for _ in range(rng.randint(1, 60))]
+    index = NgramIndex(longest)
+    index.extend(tokens)
+    for window in (tokens[-longest:], *([rng.randrange(vocabulary) for _ in range(longest)] for _ in range(5))):
+        assert [tuple(one) for one in index.evidence(window, limit)] == plain_evidence(tokens, longest, window, limit)
