@@ -192,7 +192,9 @@ class CalibratedGrafting(TreeMethod):
             best = (-rate * costs.verification(1), 0)
             for size, node in enumerate(order, 1):
                 gained += exp(grown.tree.scores[node])
-                best = max(best, (gained - rate * costs.verification(size + 1), size))
+                value = gained - rate * costs.verification(size + 1)
+                if value >= best[0]:
+                    best = value, size
             order = order[: best[1]]
         if len(order) == len(grown.tree) - 1:
             return grown.tree

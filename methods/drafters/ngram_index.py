@@ -71,20 +71,26 @@ class NgramIndex:
             stop -= 1
         return ends[max(0, stop - limit) : stop][::-1]
 
-    def evidence(self, window: Sequence[int], limit: int) -> list[Evidence]:
+    def evidence(self, window: Sequence[int], limit: int, known: int | None = None) -> list[Evidence]:
         """Return what followed the window's n-grams, longest match first, then by count, then the most recent.
 
         Args:
             window: the last tokens, `longest` of them where there are as many.
             limit: most occurrences looked at for each n; the search ends once as many tokens were found.
+            known: the longest match of the window without its last token, which spares looking for much longer ones.
         """
-        tokens, size = self.tokens, len(self.tokens)
+        tokens, size, window = self.tokens, len(self.tokens), tuple(window)
         found: dict[int, Evidence] = {}
         occurrences = 0
-        for match in range(min(self.longest, len(window)), 0, -1):
-            positions = self.continuations(window[len(window) - match :], 1, limit)
-            if len(positions) == occurrences < limit:  # those of the longer match again, which tell nothing new
+        most = min(self.longest, len(window)) if known is None else min(self.longest, len(window), known + 1)
+        for match in range(most, 0, -1):
+            ends = self._ends[match - 1].get(window[-match:])
+            if ends is None:
                 continue
+            stop = len(ends) - (ends[-1] == size)  # nothing stands behind the context's own end
+            if stop == occurrences < limit:  # those of the longer match again, which tell nothing new
+                continue
+            positions = ends[max(0, stop - limit) : stop][::-1]
             occurrences = len(positions)
             seen: dict[int, list[int]] = {}  # by token: how often, and its age; the most recent come first
             for position in positions:
@@ -93,11 +99,14 @@ class NgramIndex:
                     seen[token][0] += 1
                 else:
                     seen[token] = [1, size - position]
-            order = sorted(seen, key=lambda token: -seen[token][0]) if len(seen) > 1 else seen
-            for token in order:
+            counts = seen.items() if len(seen) == 1 else sorted(seen.items(), key=_times, reverse=True)
+            for token, (times, age) in counts:
                 if token not in found:
-                    times, age = seen[token]
                     found[token] = Evidence(token, match, times, occurrences, age)
             if len(found) >= limit:
                 break
         return list(found.values())
+
+
+def _times(counted: tuple[int, list[int]]) -> int:
+    return counted[1][0]

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heappushpop, nlargest
 from math import exp
+from typing import NamedTuple
 
 from methods.core.tree import DraftTree, Origin
 from methods.drafters.edge_model import NOTHING, EdgeModel, Recent, log_sigmoid, sigmoid
 from methods.drafters.ngram_index import Evidence, NgramIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What look-up found behind a node."""
 
     evidence: list[Evidence]
     """Longest match first."""
     logits: dict[int, float]
     """By token: how likely look-up alone holds it."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest match; 0 where nothing was found."""
+        return self.evidence[0].match if self.evidence else 0
 
     @property
     def best(self) -> float:
@@ -145,7 +149,8 @@ class SurvivalTree:
     def _look_up(self, node: int) -> None:
         self.looked_up += 1
         tree, depth = self.tree, self.tree.depths[node]
-        evidence = self._index.evidence(self._windows[node], self._width)
+        before = self.found[tree.parents[node]].longest if node else None
+        evidence = self._index.evidence(self._windows[node], self._width, before)
         longest = evidence[0].match if evidence else 0
         logits = {one.token: self._model.copied_logit(one, longest, depth, self._recent) for one in evidence}
         self.found[node] = Found(evidence, logits)
@@ -157,8 +162,10 @@ class SurvivalTree:
                 self._add(node, token, gain, "small")
 
     def _has_place(self, score: float) -> bool:
+        if score < self._floor:
+            return False
         likely = len(self._best) < self._sent or score > self._best[0]
-        return likely and score >= self._floor and len(self.tree) < self._most
+        return likely and len(self.tree) < self._most
 
     def _add(self, parent: int, token: int, gain: float, origin: Origin) -> None:
         score = self.tree.scores[parent] + gain

@@ -100,4 +100,7 @@ def test_evidence_is_what_a_plain_search_of_the_context_finds(seed):
     index = NgramIndex(longest)
     index.extend(tokens)
     for window in (tokens[-longest:], *([rng.randrange(vocabulary) for _ in range(longest)] for _ in range(5))):
-        assert [tuple(one) for one in index.evidence(window, limit)] == plain_evidence(tokens, longest, window, limit)
+        plain = plain_evidence(tokens, longest, window, limit)
+        assert [tuple(one) for one in index.evidence(window, limit)] == plain
+        before = plain_evidence(tokens, longest, window[:-1], limit)
+        assert index.evidence(window, limit, before[0][1] if before else 0) == plain
