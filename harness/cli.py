@@ -182,10 +182,16 @@ def _retime(clock: str, run: Path) -> Retiming:
 @click.option(
     "--artifact", metavar="NAME", help="What fitted methods of --methods were fitted to be.  [default: the pair's]"
 )
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A configuration that defines more methods.",
+)
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the rows there.")
 @click.option("--format", "kind", type=REPORT_FORMATS, default="table", show_default=True)
 def replay_command(
-    run: Path, clock: str, methods: str | None, artifact: str | None, out: Path | None, kind: str
+    run: Path, clock: str, methods: str | None, artifact: str | None, config: Path | None, out: Path | None, kind: str
 ) -> None:
     """Time a recorded run by a hardware profile; the same call prints the same, to the last digit."""
     import tempfile
@@ -194,7 +200,7 @@ def replay_command(
     from reports.tables import render_report
 
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    replayed = replay(run, clock, names, artifact)
+    replayed = replay(run, clock, names, artifact, config)
     with tempfile.TemporaryDirectory() as scratch:
         folder = out or Path(scratch) / "run"
         replayed.write(folder)

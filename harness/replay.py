@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hardware_profiles.profile import Profile
-from harness.config import METHOD_FLAGS
+from harness.config import METHOD_FLAGS, load_config, resolve_methods
 from harness.errors import UserError
 from harness.fitted import tell_fitted_elsewhere
 from harness.latency import profile_latency, told
+from harness.method_checks import check_methods
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
 from harness.results import ROWS_FILE, Manifest, Row
@@ -61,7 +62,13 @@ class Replay:
             store.append(self.rows)
 
 
-def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact: str | None = None) -> Replay:
+def replay(
+    run: Path,
+    clock: str,
+    methods: Sequence[str] | None = None,
+    artifact: str | None = None,
+    config: Path | None = None,
+) -> Replay:
     """Time a recorded run by a profile; the same call gives the same rows, to the last digit.
 
     Methods of the run are timed again. Others, and those whose scheduler weighs T_tgt and T_mid, since these are others
@@ -71,8 +78,10 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact
     Args:
         run: the folder of a run.
         clock: `profile:NAME`.
-        methods: names, of the run or of the catalogue; None takes all of the run that show rounds.
+        methods: names, of the run, of `config` or of the catalogue; None takes those of `config`, or else all
+            of the run that show rounds.
         artifact: what fitted methods that the run did not hold were fitted to be; None takes the pair's.
+        config: a configuration that defines methods; nothing else of it is read.
 
     Raises:
         UserError: no such run, profile or method, or one that cannot be timed.
@@ -83,11 +92,13 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact
         raise UserError("--clock wall: the run was measured so already; give profile:NAME")
     blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
     known = recorded.specs
-    names = list(dict.fromkeys([BASELINE, *(methods or [name for name in known if name not in blind])]))
+    defined = _defined(config, recorded, profile) if config is not None else {}
+    asked = methods or list(defined) or [name for name in known if name not in blind]
+    names = list(dict.fromkeys([BASELINE, *asked]))
     specs: list[MethodSpec] = []
     rows: list[Row] = []
     for name in names:
-        spec = recorded.spec(name) if name in known else _new_spec(name, recorded, artifact)
+        spec = known.get(name) or defined.get(name) or _new_spec(name, recorded, artifact)
         specs.append(spec)
         if name in known and not weighs_times(spec):
             neural = needed_drafters(spec)
@@ -108,15 +119,29 @@ def replay(run: Path, clock: str, methods: Sequence[str] | None = None, artifact
     return Replay(manifest, rows, sorted(blind - {*names}))
 
 
+def _defined(file: Path, recorded: RecordedRun, profile: Profile) -> dict[str, MethodSpec]:
+    """Return the methods of a configuration, with the run's parameters where it gives none."""
+    config, values = load_config(file, {})
+    specs = resolve_methods(config, {**_keys(recorded), **values}, {}, recorded.pair.defaults)
+    for spec in specs:
+        if spec.name != BASELINE and spec.name in recorded.specs and spec != recorded.specs[spec.name]:
+            raise UserError(f"{file}: method {spec.name!r} is another one in the run; give it a name of its own")
+    check_methods(recorded.pair, specs, profile)
+    return {spec.name: spec for spec in specs if spec.name != BASELINE}
+
+
 def _new_spec(name: str, recorded: RecordedRun, artifact: str | None) -> MethodSpec:
     if name not in catalogue():
         raise unknown_name("method", name, {*recorded.specs, *catalogue()})
-    keys = recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
     flags = {"artifact": artifact} if artifact is not None and is_fitted(name) else {}
-    spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=keys, flags=flags)
+    spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=_keys(recorded), flags=flags)
     if "middle" in needed_drafters(spec) and recorded.pair.middle is None:
         raise UserError(f"--methods {name}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
     return spec
+
+
+def _keys(recorded: RecordedRun) -> dict[str, Any]:
+    return recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
 
 
 def _check_greedy(recorded: RecordedRun, name: str) -> None:

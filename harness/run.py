@@ -14,16 +14,13 @@ from hardware_profiles.profile import Profile
 from harness.config import RunConfig, load_config, resolve_methods
 from harness.errors import UserError
 from harness.fitted import tell_fitted_elsewhere
+from harness.method_checks import check_methods
 from harness.pair import Pair, get_pair
 from harness.plan import Block, load_blocks
 from harness.results import Manifest, Row, Start, TaskData, last_attempts
 from harness.retiming import profile_of
 from harness.store import Store
-from methods.catalog import FAMILIES, NO_SMALL, PEERS, MethodSpec, needed_drafters
-from methods.drafters.cascade import cascade_options
-from methods.schedulers.calibrated_options import check_calibrated
-from methods.schedulers.scheduler import make_scheduler
-from methods.settings import Settings
+from methods.catalog import FAMILIES, PEERS, MethodSpec, needed_drafters
 
 if TYPE_CHECKING:
     from methods.method import Method, Models
@@ -91,38 +88,10 @@ def make_plan(config_file: Path | None, flags: dict[str, Any]) -> Plan:
         raise UserError(
             f"clock {config.clock}: nobody sees the rounds of {', '.join(blind)}; leave them out of methods"
         )
-    _check_drafters(pair, methods, profile)
+    check_methods(pair, methods, profile)
     tell_fitted_elsewhere(pair, config.clock, methods)
     blocks, data = load_blocks(config)
     return Plan(config, pair, methods, blocks, data, profile)
-
-
-_CHECKS: dict[str, Callable[[Settings], object]] = {
-    "calibrated": check_calibrated,
-    "csd": cascade_options,
-    "treegraft": make_scheduler,
-}
-"""By family, what raises where its settings are not usable."""
-
-
-def _check_drafters(pair: Pair, methods: list[MethodSpec], profile: Profile | None) -> None:
-    for spec in methods:
-        if spec.family in _CHECKS:
-            try:
-                _CHECKS[spec.family](spec.settings)
-            except UserError as error:
-                raise UserError(f"method {spec.name!r}: {error}") from error
-        needed = needed_drafters(spec)
-        if "middle" in needed and pair.middle is None:
-            raise UserError(f"method {spec.name!r}: pair {pair.name}: {pair.no_middle}")
-        if "small" in needed and pair.small is None:
-            raise UserError(f"method {spec.name!r}: {NO_SMALL}")
-        if profile is not None and "small" in needed and "small" not in profile.forwards:
-            raise UserError(
-                f"method {spec.name!r}: profile {profile.name} knows no small neural model's times; leave it out"
-            )
-        if profile is not None and "middle" in needed and "middle" not in profile.forwards:
-            raise UserError(f"method {spec.name!r}: profile {profile.name} knows no middle's times; give another clock")
 
 
 def run(

@@ -6,7 +6,7 @@ Close to what TreeSpark does for one block drafter (calibrated edges, survival, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, inf, log
 
 from harness.errors import UserError
 from methods.core.generation import Forward
@@ -75,13 +75,14 @@ class CalibratedGrafting(TreeMethod):
         """Return the tree of all nodes that are worth their place."""
         costs, rate = self._costs, self._reached.rate
         deepest = min(remaining - 1, self.models.target.max_positions - len(context))
+        sized = self._options.size == "machine"
         with watch.span("small"):
             grown = SurvivalTree(
                 context,
                 self._index,
                 self._artifact.edges,
                 self._recent,
-                floor=log(rate * costs.least_node),
+                floor=log(rate * costs.least_node) if sized else -inf,
                 sent=self.most_sent,
                 most=self._most_held,
                 deepest=deepest,
@@ -123,16 +124,16 @@ class CalibratedGrafting(TreeMethod):
     def _worth_calling(self, grown: SurvivalTree, watch: Stopwatch) -> list[int]:
         """Return the nodes to evaluate in one call, parents first; none where no call is worth its time."""
         middle, done = self._middle, self._round
-        if done.calls == self.settings.steps or not middle.fits(grown.tree):
+        if done.calls == self.settings.steps:
             return []
         with watch.span("scheduler"):
             if self._options.when == "once":
-                return [0] if not done.calls and grown.found else []
+                return [0] if not done.calls and grown.found and middle.room >= 0 else []
             unseen = 0 if done.calls else middle.nodes.unseen
             price, worth, gained = self._reached.rate, self._artifact.worth, 0.0
             chosen: set[int] = set()
             best: tuple[float, set[int]] = (0.0, set())
-            gains = grown.calls_for(done.evaluated.keys())[: self.settings.width]
+            gains = grown.calls_for(done.evaluated.keys(), middle.room)[: self.settings.width]
             if worth * sum(gain for gain, _ in gains) <= price * self._costs.least_call:
                 return []
             for gain, node in gains:

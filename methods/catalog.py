@@ -37,6 +37,24 @@ FITTED = ("learned", "planner")
 
 _BOUNDED = ("early", "entropy-confidence", "candidate-score-gap", "latency-normalized", *FITTED)
 
+_DRAFTING = (
+    "steps",
+    "width",
+    "budget",
+    "longest_match",
+    "exhaustion",
+    "estimate",
+    "small",
+    "look_back",
+    "reselect",
+    "non_destructive",
+    "raise_scores",
+)
+"""Parameters that every scheduler of treegraft drafts by."""
+
+_READ = {"calibrated": ("artifact", "options", "steps", "width", "budget"), "autoregressive": ()}
+"""By family other than treegraft, what it reads where that is more or less than options."""
+
 _READERS = {
     "schedule": ("fixed",),
     "signals": ("learned",),
@@ -114,7 +132,11 @@ def resolve(
     if base not in known:
         raise unknown_name("method", base, [*known, *(definitions if base == name else ())])
     entry = known[base]
-    merged = {**pair, **entry.settings, **config, **own, **flags}
+    layers = (pair, entry.settings, config, own, flags)
+    merged = {key: value for layer in layers for key, value in layer.items()}
+    options = [layer["options"] for layer in layers if isinstance(layer.get("options"), Mapping)]
+    if isinstance(merged.get("options"), Mapping):
+        merged["options"] = {key: value for layer in options for key, value in layer.items()}
     asked = {**config, **own, **flags}
     if merged.get("schedule") and "schedule" not in asked and isinstance(asked.get("steps"), int):
         merged["schedule"] = merged["schedule"][: asked["steps"]]  # fewer steps were asked for
@@ -164,11 +186,10 @@ def _check_reads(spec: MethodSpec, own: Mapping[str, Any]) -> None:
     if family not in FAMILIES or (family == "treegraft" and scheduler not in ("never", "always", "fixed", *_BOUNDED)):
         return  # a plug-in may read anything
     reader = f"scheduler {scheduler}" if family == "treegraft" else family
-    read = {key for key, readers in _READERS.items() if family == "treegraft" and scheduler in readers}
-    read |= {"artifact"} if family == "calibrated" else set()
-    read |= {"options"} if family not in ("autoregressive", "treegraft") else set()
-    read |= {"scheduler"} if family == "treegraft" else set()
-    for key in ("scheduler", *_READERS, "options"):
+    read = {*_READ.get(family, ("options",))}
+    if family == "treegraft":
+        read = {"scheduler", *_DRAFTING, *(key for key, readers in _READERS.items() if scheduler in readers)}
+    for key in ("scheduler", *_READERS, *_DRAFTING, "options"):
         if own.get(key) not in (None, {}) and key not in read:
             raise UserError(f"method {spec.name!r}: {key}: {reader} does not read it; leave it out")
 

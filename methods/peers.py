@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, cast
 
 import torch
+from pydantic import BaseModel
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteria
 from transformers.utils import logging as transformers_logging
 
@@ -17,6 +18,7 @@ from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.stopping import Stopper
 from methods.method import Method, Models, register_method
+from methods.peer_options import assistant_options, lookup_options
 from methods.settings import Settings
 
 
@@ -62,15 +64,20 @@ class _EndRule(StoppingCriteria):
 
 @register_method("hf-generate")
 class HuggingFaceGenerate(Method):
-    """`generate`, plain or with whatever `options` ask of it (prompt look-up, say).
+    """`generate`, plain or with the prompt look-up that `options` ask of it.
 
     Its first forward is prefill; the tokens that it yields leave the rate. Rounds and spans are not ours to
     see and stay null.
     """
 
-    def assistant(self) -> dict[str, Any]:
-        """Return what else `generate` is given."""
-        return {}
+    @contextmanager
+    def assistant(self) -> Iterator[dict[str, Any]]:
+        """Yield what else `generate` is given."""
+        yield {}
+
+    def drafting(self) -> BaseModel:
+        """Return what the generation config holds of drafting."""
+        return lookup_options(self.settings)
 
     def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
         """Decode one prompt; see `Method.generate`."""
@@ -80,7 +87,11 @@ class HuggingFaceGenerate(Method):
         inputs = torch.tensor([list(prompt_ids)], device=target.device)
         end_rule = _EndRule(stopper, len(prompt_ids))
         torch.manual_seed(params.draw_seed(0))
-        with _no_defaults(target.model), _ForwardCounter(target) as counter:
+        with (
+            _config_of(target.model, GenerationConfig()),
+            self.assistant() as given,
+            _ForwardCounter(target) as counter,
+        ):
             target.synchronise()
             started = perf_counter()
             output = cast("Any", target.model).generate(
@@ -88,7 +99,7 @@ class HuggingFaceGenerate(Method):
                 attention_mask=torch.ones_like(inputs),
                 generation_config=self._config(params),
                 stopping_criteria=[end_rule],
-                **self.assistant(),
+                **given,
             )
             target.synchronise()
             ended = perf_counter()
@@ -121,7 +132,7 @@ class HuggingFaceGenerate(Method):
             eos_token_id=eos or None,
             pad_token_id=eos[0] if eos else 0,
             **sampling,
-            **self.settings.options,
+            **self.drafting().model_dump(exclude_none=True),
         )
 
 
@@ -139,16 +150,22 @@ class HuggingFaceAssisted(HuggingFaceGenerate):
             raise UserError(models.no_middle)
         self._assistant = models.middle.model
 
-    def assistant(self) -> dict[str, Any]:
-        """Return the assistant model."""
-        return {"assistant_model": self._assistant}
+    @contextmanager
+    def assistant(self) -> Iterator[dict[str, Any]]:
+        """Yield the assistant model; how far it drafts is read from its own generation config."""
+        with _config_of(self._assistant, GenerationConfig(**self.drafting().model_dump(exclude_none=True))):
+            yield {"assistant_model": self._assistant}
+
+    def drafting(self) -> BaseModel:
+        """Return what the generation configs hold of drafting."""
+        return assistant_options(self.settings)
 
 
 @contextmanager
-def _no_defaults(model: PreTrainedModel) -> Iterator[None]:
+def _config_of(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
     """Let `generate` do what it is asked to: it would fill whatever is None from the model's own generation config."""
     own, verbosity = model.generation_config, transformers_logging.get_verbosity()
-    model.generation_config = GenerationConfig()
+    model.generation_config = config
     transformers_logging.set_verbosity_error()  # it warns of arguments that it passes to itself
     try:
         yield

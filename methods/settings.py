@@ -103,10 +103,12 @@ class Settings(BaseModel):
             return kind.model_validate(self.options)
         except ValidationError as error:
             first = error.errors()[0]
+            reason = first["msg"].removeprefix("Value error, ")
+            if not first["loc"]:
+                raise UserError(f"options: {reason}") from error
             key = ".".join(map(str, first["loc"]))
             if first["type"] == "extra_forbidden":
                 raise unknown_name(f"option of {method}", key, kind.model_fields) from error
-            reason = first["msg"].removeprefix("Value error, ")
             raise UserError(f"options: {key}: {reason} (given: {first['input']!r})") from error
 
     @property

@@ -21,6 +21,10 @@ THREE_WAYS = (
 )
 
 
+class NoQuestionsError(UserError):
+    """No source has the questions; those that are broken are another error."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """The questions of one task and split, and where they came from.
@@ -91,7 +95,7 @@ def _from_folder(task: Task, split: SplitName, data: str) -> Loaded:
         return _loaded(task, split, from_fastchat(ours, task.prompt), "data", mixed.name, ())
     spec_bench = [f"Spec-Bench's {mixed}"] if split == "eval" and task.spec_bench else []
     looked_for = ", ".join([OWN_NAMES[split], *task.split(split).files, *spec_bench])
-    raise UserError(
+    raise NoQuestionsError(
         f"{folder / OWN_NAMES[split]}: no {split} questions of task {task.name!r} there (looked for {looked_for}): "
         f"add the file, or leave the task out"
     )
@@ -138,9 +142,9 @@ def _from_embedded(task: Task, split: SplitName, notes: tuple[str, ...]) -> Load
     why = f" ({'; '.join(notes)})" if notes else ""
     mend = THREE_WAYS.format(file=f"{task.name}/{OWN_NAMES[split]}")
     if split == "fit":
-        raise UserError(f"task {task.name!r}: the embedded set has no fit split{why}: {mend}")
+        raise NoQuestionsError(f"task {task.name!r}: the embedded set has no fit split{why}: {mend}")
     if not path.is_file():
-        raise UserError(f"task {task.name!r}: no source has its questions{why}: {mend}")
+        raise NoQuestionsError(f"task {task.name!r}: no source has its questions{why}: {mend}")
     questions = from_fastchat(read_records(path), task.prompt)
     return _loaded(task, split, questions, "embedded", f"tasks/embedded/{path.name}", notes)
 

@@ -17,6 +17,9 @@ from methods.settings import Settings
 from methods.value_system.rounds import Floats, Rounds, schedules_behind
 from methods.value_system.traces import TracedAnswer, recorded_round
 
+_FEW = 8
+"""Tokens that the middle drafter has to read after a few rounds without it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Priced:
@@ -27,6 +30,8 @@ class Priced:
     fixed: Rounds
     """Where a fixed schedule stands, as `treegraft replay` charges it; never calling is all-small, where nobody
     decides."""
+    ruled: Rounds
+    """Where one look at the tree decides a round: one decision of a fitted scheduler's."""
 
 
 def priced_rounds(
@@ -51,7 +56,12 @@ def priced_rounds(
     undecided = fixed.cost.copy()
     never = 2**settings.steps
     undecided[:, never] -= charged / latency.target_ms * decided[:, never]
-    return Priced(replace(fixed, cost=fixed.cost + more * decided), replace(fixed, cost=undecided))
+    decision = max(charged, decision_ms or 0.0) / latency.target_ms
+    return Priced(
+        learned=replace(fixed, cost=fixed.cost + more * decided),
+        fixed=replace(fixed, cost=undecided),
+        ruled=replace(fixed, cost=fixed.cost - charged / latency.target_ms * decided + decision * (decided > 0)),
+    )
 
 
 def _charged(
@@ -66,6 +76,7 @@ def _charged(
     calls, decided = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     signals = np.full((count, 2**steps, len(names)), np.nan)
     left, prompts = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    catch_up = np.zeros(count)
     tasks = np.empty(count, dtype="<U32")
     questions: dict[tuple[str, str], int] = {}
     first = 0
@@ -76,6 +87,7 @@ def _charged(
         prompts[places] = questions.setdefault((facts["task"], facts["question_id"]), len(questions))
         tasks[places] = facts["task"]
         left[places] = np.arange(answer.tokens, 0, -1)
+        catch_up[places] = _token_ms(int(facts["prompt_tokens"]), profile) / latency.target_ms
         for row, one in enumerate(answer.rounds, first):
             for outcome in one["outcomes"]:
                 ends, record = schedules_behind(outcome["asked"], steps), recorded_round(outcome["record"])
@@ -90,7 +102,7 @@ def _charged(
             cost[row] = _ms(Round([], 0, 0, [bare]), profile) / latency.target_ms
         first += answer.tokens
     b0 = most_calls(settings.max_calls, latency)
-    return Rounds(steps, committed, cost, calls, signals, names, left, prompts, tasks, b0), decided
+    return Rounds(steps, committed, cost, calls, signals, names, left, prompts, tasks, catch_up, b0), decided
 
 
 def autoregressive_costs(answers: Sequence[TracedAnswer], profile: Profile, latency: Latency) -> Floats:
@@ -106,6 +118,12 @@ def autoregressive_costs(answers: Sequence[TracedAnswer], profile: Profile, late
     contexts = [int(answer.facts["prompt_tokens"]) - 1 + place for answer in answers for place in range(answer.tokens)]
     times = [_ms(Round(None, 0, 0, [Forward("target", None, 1, context)]), profile) for context in contexts]
     return np.array(times) / latency.target_ms
+
+
+def _token_ms(context: int, profile: Profile) -> float:
+    """Return what a token more adds to a call of the middle drafter, where it has a few to read."""
+    few, more = (profile.forward_ms("middle", tokens, context) for tokens in (1, 1 + _FEW))
+    return max(0.0, more - few) / _FEW
 
 
 def _ms(record: Round, profile: Profile) -> float:

@@ -36,7 +36,10 @@ def greedy_answers(recorded: RecordedRun) -> list[Row]:
         )
     if recorded.pair.middle is None:
         raise UserError(f"{recorded.folder}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
-    answers = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+    rows = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
+    answers = list({(row.task, row.question_id, row.turn, *row.token_ids): row for row in reversed(rows)}.values())[
+        ::-1
+    ]
     if not answers:
         raise UserError(f"{recorded.folder}: holds no answer of the baseline to trace; run it first")
     return answers
@@ -83,7 +86,7 @@ class Collector:
         files = []
         with bar("answers traced", len(self.answers)) as advance:
             for row in self.answers:
-                asked = f"{row.key} {json.dumps(self.drafting, sort_keys=True)} {SCHEMA_VERSION}"
+                asked = f"{row.key} {_digest_of(row)} {json.dumps(self.drafting, sort_keys=True)} {SCHEMA_VERSION}"
                 name = f"{row.task}-{row.question_id}-{row.turn}-{row.repeat}"
                 files.append(self._folder / f"{name}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.parquet")
                 if not files[-1].exists():
@@ -115,6 +118,7 @@ class Collector:
             "question": question_digest(self._recorded.question(row.task, row.question_id)),
             "prompt_tokens": str(row.prompt_tokens),
             "tokens": str(row.committed),
+            "text": _digest_of(row),
         }
 
     @cached_property
@@ -146,6 +150,11 @@ class Collector:
     @cached_property
     def _enumerator(self) -> Enumerator:
         return Enumerator(self._recorded.drafting_models(self.spec), self.spec.settings)
+
+
+def _digest_of(row: Row) -> str:
+    """Return the SHA-256 (hex) of an answer's token ids: another machine's may differ under the same key."""
+    return hashlib.sha256(" ".join(map(str, row.token_ids)).encode()).hexdigest()
 
 
 def _first_questions(answers: Sequence[Row], limit: int | None) -> set[tuple[str, int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hardware_profiles.profile import Profile
+from harness.config import METHOD_FLAGS
 from harness.errors import UserError
 from harness.fitting.collect import greedy_answers
 from harness.fitting.fit import check_questions, opened, out_folder, refuse_eval_questions
@@ -22,8 +23,10 @@ from harness.retiming import CLOCK_PREFIX, decode_spans
 from methods.calibrated import CalibratedGrafting
 from methods.catalog import resolve
 from methods.drafters.edge_model import EdgeModel, Visit
-from methods.schedulers.edge_artifact import EDGES_FILE, CostTable, EdgeArtifact, write_edges
-from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen
+from methods.schedulers.artifact import EDGES_FILE
+from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
+from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen, unfitted
+from methods.value_system.traces import traced_places
 from methods.value_system.values import FOLDS
 
 METHOD = "treegraft-calibrated"
@@ -95,6 +98,21 @@ class Pass:
     sent: float
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Something that was tried.
+
+    Attributes:
+        believed: what drafting believed.
+        seen: the visits that its edge model was fitted to, by answer.
+        found: what drafting along all answers gave.
+    """
+
+    believed: EdgeArtifact
+    seen: list[list[Visit]]
+    found: Pass
+
+
 def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> EdgeArtifact:
     """Fit the edge model and what goes with it to a run on questions for fitting.
 
@@ -123,17 +141,19 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     refuse_eval_questions(recorded)
     work = Work(recorded, greedy_answers(recorded), profile)
     check_questions(work.answers, run)
+    if not any(traced_places(row.committed or 0, recorded.config.max_new_tokens) for row in work.answers):
+        raise UserError(f"{run}: no answer is long enough to draft anything; raise --max-new-tokens of the run")
     note(f"{profile.caption(recorded.pair.name)}.")
     first = drafted_along(work, work.artifact(PRIOR, _EXPECTED, 1.0), {"when": "once"}, bar)
     note(f"one call a round, before fitting: {_told(first)}")
     visits, rate = first.visits, first.rate
-    tried: dict[str, tuple[EdgeArtifact, Pass]] = {}
+    tried: dict[str, Trial] = {}
 
     def try_out(edges: EdgeModel, worth: float, name: str) -> Pass:
         believed = work.artifact(edges, rate, worth)
-        tried[name] = believed, drafted_along(work, believed, {}, bar)
-        note(f"calls by expected gain, {name}: {_told(tried[name][1])}")
-        return tried[name][1]
+        tried[name] = Trial(believed, visits, drafted_along(work, believed, {}, bar))
+        note(f"calls by expected gain, {name}: {_told(tried[name].found)}")
+        return tried[name].found
 
     for times in range(1, REFITS + 1):
         again = try_out(fit_edges(_flat(visits)), 1.0, f"fit {times}")
@@ -142,9 +162,14 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     edges = fit_edges(_flat(visits))
     for worth in WORTHS:
         try_out(edges, worth, f"fit {REFITS + 1}, a found token counts {worth}")
-    believed, found = max(tried.values(), key=lambda one: one[1].rate)
-    card = _card(work, settings, visits, {name: one.rate for name, (_, one) in tried.items()})
-    artifact = believed.model_copy(update={"rate": found.rate, "card": card})
+    chosen = max(tried, key=lambda name: tried[name].found.rate)
+    best = tried[chosen]
+    kept = unfitted(best.believed.edges)
+    if kept:
+        note(f"too few visits to fit {', '.join(kept)}: there what was believed beforehand stays")
+    rates = {name: round(one.found.rate, 5) for name, one in tried.items()}
+    card = {**_card(work, settings, best.seen), "chosen": chosen, "rates": rates, "unfitted": kept}
+    artifact = best.believed.model_copy(update={"rate": best.found.rate, "card": card})
     write_edges(out, artifact)
     return artifact
 
@@ -163,7 +188,8 @@ def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], b
         bar: shows progress.
     """
     recorded, flags = work.recorded, {"options": options, "artifact": None}
-    spec = resolve(METHOD, definitions={}, pair=recorded.pair.defaults, config={}, flags=flags)
+    config = recorded.config.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
+    spec = resolve(METHOD, definitions={}, pair=recorded.pair.defaults, config=config, flags=flags)
     method = CalibratedGrafting(recorded.drafting_models(spec), spec.settings, artifact)
     visits: list[list[Visit]] = []
     time = tokens = rounds = calls = sent = 0.0
@@ -183,7 +209,7 @@ def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], b
     return Pass(visits, tokens / time, calls / rounds, sent / rounds)
 
 
-def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], rates: dict[str, float]) -> dict[str, Any]:
+def _card(work: Work, settings: FitSettings, visits: list[list[Visit]]) -> dict[str, Any]:
     manifest = work.recorded.manifest
     return {
         "data": {name: task.sha256 for name, task in manifest.tasks.items()},
@@ -191,8 +217,9 @@ def _card(work: Work, settings: FitSettings, visits: list[list[Visit]], rates: d
         "answers": len(work.answers),
         "visits": sum(map(len, visits)),
         "recipe": {"seed": settings.seed, "folds": FOLDS, "refits": REFITS},
-        "rates": {name: round(rate, 5) for name, rate in rates.items()},
-        "calibration": calibration(fit_unseen(visits, [row.task for row in work.answers], settings.seed)),
+        "calibration": calibration(
+            fit_unseen(visits, [(row.task, row.question_id) for row in work.answers], settings.seed)
+        ),
         "versions": versions(),
     }
 

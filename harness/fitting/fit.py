@@ -26,8 +26,8 @@ from methods.settings import Settings
 from methods.value_system.distilling import HIDDEN
 from methods.value_system.values import FOLDS, ITERATIONS, TREES
 from tasks.known_eval import known_eval_digests, question_digest
-from tasks.registry import get_task
-from tasks.sources import load_questions
+from tasks.registry import get_task, task_names
+from tasks.sources import NoQuestionsError, load_questions
 
 
 def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
@@ -48,10 +48,11 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
     profile, latency, recorded = opened(run, settings.clock)
     out = out_folder(settings, (SCHEDULER_FILE, PLANNER_FILE))
     refuse_eval_questions(recorded)
-    collector = Collector(recorded, Path(settings.traces or f"{settings.out.rstrip('/')}-traces"))
+    collector = Collector(recorded, Path(settings.traces) if settings.traces else run / "traces")
     drafting = collector.spec.settings
     check_questions(collector.answers, run)
-    priced = priced_rounds(collector.collect(bar), profile, latency, drafting, settings.decision_ms)
+    answers = collector.collect(bar)
+    priced = priced_rounds(answers, profile, latency, drafting, settings.decision_ms)
     check_decisions(priced.learned, str(run))
     note(told_of(profile, latency, recorded, drafting, settings.decision_ms))
     lessons = Lessons.of(priced.learned, settings.seed, note)
@@ -69,6 +70,7 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
             "data": {name: task.sha256 for name, task in recorded.manifest.tasks.items()},
             "weights": {role: facts["sha256"] for role, facts in recorded.manifest.weights.items()},
             "questions": questions,
+            "questions_seen": sorted({answer.facts["question"] for answer in answers}),
             "rounds": len(lessons.paper),
             "recipe": {
                 "seed": settings.seed,
@@ -138,12 +140,11 @@ def refuse_eval_questions(recorded: RecordedRun) -> None:
     if recorded.config.split == "eval":
         raise UserError(f"{recorded.folder}: on questions to be measured on; run with --split fit, and fit on that")
     known = set(known_eval_digests())
-    for name in recorded.config.tasks:
+    data = recorded.config.data
+    for name in recorded.config.tasks if data is None else task_names():  # the hub is not asked for other tasks
         try:
-            known |= {
-                question_digest(one) for one in load_questions(get_task(name), data=recorded.config.data).questions
-            }
-        except UserError:  # that source has none
+            known |= {question_digest(one) for one in load_questions(get_task(name), data=data).questions}
+        except NoQuestionsError:
             continue
     for row in recorded.rows:
         if question_digest(recorded.question(row.task, row.question_id)) in known:

@@ -105,6 +105,12 @@ def calls_a_round(rounds: Rounds, schedules: Schedules) -> float:
     return float(rounds.calls[rows, schedules[rows]].mean())
 
 
+def _classified(rounds: Rounds, seed: int) -> Schedules:
+    """Return the schedules of cost-sensitive classifiers, with an offset like the networks'."""
+    margins = fit_values(rounds, seed, lambda line: None, classification).margins
+    return rivals.with_best_offset(rounds, margins, seed)
+
+
 def figures(
     priced: Priced, lessons: Lessons, unseen: dict[str, Schedules], seed: int, note: Note
 ) -> dict[str, dict[str, float]]:
@@ -117,20 +123,19 @@ def figures(
         seed: of folds.
         note: told each line.
     """
-    fixed, deciding = priced.fixed, lessons.paper
+    fixed, deciding, ruled = priced.fixed, lessons.paper, priced.ruled
     policies = {
         "never": (fixed, always(fixed, 2**fixed.steps)),
         "best fixed schedule": (fixed, rivals.best_fixed(fixed, seed)),
-        "threshold": (deciding, rivals.threshold(deciding, seed)),
+        "threshold": (ruled, rivals.threshold(ruled.without(LOOKUP_SIGNALS), seed)),
+        "threshold, plus": (ruled, rivals.threshold(ruled, seed)),
         "bandit": (fixed, rivals.bandit(fixed, seed)),
-        "cost-sensitive classification": (
-            deciding,
-            fit_values(deciding, seed, lambda line: None, classification).schedules,
-        ),
+        "classification": (deciding, _classified(lessons.paper, seed)),
+        "classification, plus": (deciding, _classified(lessons.plus, seed)),
         "value models": (deciding, lessons.values.schedules),
         "value models, plus": (deciding, lessons.plus_values.schedules),
         **{f"learned, {name}": (deciding, schedules) for name, schedules in unseen.items()},
-        "hindsight": (fixed, fixed.hindsight()),
+        "hindsight": (fixed.without_catching_up(), fixed.hindsight()),
     }
     found = {}
     for name, (rounds, schedules) in policies.items():

@@ -19,7 +19,7 @@ class FitSettings(BaseModel):
     method: Literal["treegraft", "treegraft-calibrated"] = "treegraft"
     """What to fit: the scheduler of treegraft, or the edge model of treegraft-calibrated."""
     traces: str | None = None
-    """Folder of traced rounds, from which a stopped command goes on; null is OUT-traces. For treegraft alone."""
+    """Folder of traced rounds, from which a stopped command goes on; null is RUN/traces. For treegraft alone."""
     decision_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """What a decision of the fitted scheduler takes where the clock charges less; null keeps to the clock."""
     seed: int = Field(default=0, ge=0, lt=2**31)

@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import stats
-
+from harness.fitting.gains import Gain, gain, prompt_times
 from harness.fitting.judging import calls_a_round
 from harness.studying.conditions import Timed
 from methods.schedulers.artifact import Network
 from methods.value_system.distilling import network_margins
-from methods.value_system.rounds import Floats, Rounds, Schedules, always, bits_of
+from methods.value_system.rounds import Rounds, Schedules, always, bits_of
 from methods.value_system.values import decisions
-
-RESAMPLES = 9_999
-_AT_ONCE = 1_000
-"""Resamples held in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """How much faster a policy is than another, as a share: the other's time over its own, less one."""
-
-    value: float
-    low: float
-    """Of the 95% interval: percentiles of a bootstrap over prompts, all times of a prompt together."""
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,39 +85,3 @@ def _policies(timed: Timed, networks: Mapping[str, Network], schedules: Sequence
         chosen = learned.outcome(decisions(network_margins(network, learned)))
         policies.append(_Policy(label, learned, chosen, name))
     return policies
-
-
-def prompt_times(rounds: Rounds, schedules: Schedules) -> Floats:
-    """Return what each prompt's answers take under a policy, in verifications, [prompts]."""
-    first = np.append(True, rounds.left[:-1] == 1)
-    times: Floats = np.bincount(rounds.prompts[first], weights=rounds.time_to_go(schedules)[first]).astype(np.float64)
-    return times
-
-
-def gain(mine: Floats, others: Sequence[Floats], seed: int) -> Gain:
-    """Return how much faster a policy is than the fastest of others.
-
-    Which of them is the fastest is found anew in each resample.
-
-    Args:
-        mine: its time for each prompt, [prompts].
-        others: theirs.
-        seed: of resamples.
-    """
-
-    def ratio(own: Floats, *rest: Floats, axis: int = -1) -> Floats:
-        fastest: Floats = np.minimum.reduce([one.sum(axis=axis) for one in rest])
-        gained: Floats = fastest / own.sum(axis=axis) - 1.0
-        return gained
-
-    found = stats.bootstrap(
-        (mine, *others),
-        ratio,
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=_AT_ONCE,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Gain(float(ratio(mine, *others)), float(found.low), float(found.high))

@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 from tabulate import tabulate
 
-from harness.studying.judging import Gain, Line
+from harness.fitting.gains import Gain
+from harness.studying.judging import Line
 from harness.studying.study import Findings, Found
 
 WORDS = (

@@ -41,10 +41,10 @@ class CascadeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    k: tuple[tuple[Annotated[int, Field(ge=0, le=64)], ...], ...] = ((5, 10), (0, 10))
+    k: tuple[tuple[Annotated[int, Field(ge=0, le=64, strict=True)], ...], ...] = ((5, 10), (0, 10))
     """Upper-triangular; k[0][0] tokens the middle reviews before Max-Gram goes on alone for k[0][1] more, and k[1][1]
     tokens Max-Gram writes for a review. They bound the loops: a draft may grow longer."""
-    leniency: float = Field(default=1.0, ge=1.0, allow_inf_nan=False)
+    leniency: float = Field(default=1.0, ge=1.0, allow_inf_nan=False, strict=True)
     """A token that the middle would not have chosen passes its review where its probability is above 1/leniency;
     at 1 none does. The target is never lenient."""
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from methods.drafters.ngram_index import Evidence
 
-Weights = tuple[float, ...]
+Weights = tuple[Annotated[float, Field(ge=-1e6, le=1e6, strict=True)], ...]
 """A bias, and one weight for each input."""
 
 MOST_LOGIT = 6.0

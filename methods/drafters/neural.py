@@ -53,9 +53,14 @@ class NeuralDrafter:
         evaluated = len(self._nodes.rows)
         return self.model.length + (self._nodes.unseen + evaluated if evaluated else 0)
 
+    @property
+    def room(self) -> int:
+        """Depth of the deepest node that the drafter's own context has room for; below 0, where not even the root's."""
+        return self.model.max_positions - len(self._context)
+
     def fits(self, tree: DraftTree) -> bool:
         """Return whether the drafter's own context has room for the whole tree."""
-        return len(self._context) + max(tree.depths) <= self.model.max_positions
+        return max(tree.depths) <= self.room
 
     def commit(self, accepted: Sequence[int]) -> None:
         """Keep the KV rows of the committed context and of accepted nodes that were evaluated; drop the rest.

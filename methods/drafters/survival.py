@@ -80,20 +80,22 @@ class SurvivalTree:
         while self._waiting and self._has_place(-self._waiting[0][0]):
             self._look_up(heappop(self._waiting)[1])
 
-    def calls_for(self, evaluated: Collection[int]) -> list[tuple[float, int]]:
+    def calls_for(self, evaluated: Collection[int], deepest: int) -> list[tuple[float, int]]:
         """Return by how much evaluating each other node should lengthen the accepted path, best first.
 
         Args:
             evaluated: nodes that the middle drafter knows already.
+            deepest: it can look at no node that lies deeper.
         """
         tree, model = self.tree, self._model
+        last = min(self._deepest - 1, deepest)
         gains = [
             (
                 exp(tree.scores[node]) * sigmoid(model.missed_logit(found.best, tree.depths[node], self._recent)),
                 node,
             )
             for node, found in self.found.items()
-            if node not in evaluated and tree.depths[node] < self._deepest
+            if node not in evaluated and tree.depths[node] <= last
         ]
         return sorted(gains, key=lambda gain: (-gain[0], gain[1]))
 
@@ -105,18 +107,20 @@ class SurvivalTree:
         Args:
             node: evaluated by the middle drafter.
             proposals: tokens with the middle's log-probabilities; all that look-up found are among them.
-            fusion: False leaves look-up's evidence out.
+            fusion: False takes the middle's word for it, whatever look-up found.
         """
         tree, depth = self.tree, self.tree.depths[node]
         tree.judged.add(node)
-        copied = self.found[node].logits if fusion else {}
+        copied = self.found[node].logits
         best = max(copied.values(), default=NOTHING)
         second = max((logit for logit in copied.values() if logit < best), default=NOTHING)
         alone = sum(logit == best for logit in copied.values()) == 1
         for token, log_probability in proposals:
-            own = copied.get(token)
-            rival = second if own == best and alone else best
-            gain = log_sigmoid(self._model.fused_logit(log_probability, own, rival, depth, self._recent))
+            gain = log_probability
+            if fusion:
+                own = copied.get(token)
+                rival = second if own == best and alone else best
+                gain = log_sigmoid(self._model.fused_logit(log_probability, own, rival, depth, self._recent))
             child = tree.children[node].get(token)
             if child is not None:
                 self._gains[child] = gain
@@ -130,9 +134,12 @@ class SurvivalTree:
             scores[node] = scores[parents[node]] + self._gains[node]
         self._best = nlargest(self._sent, scores[1:])
         heapify(self._best)
+        self._proposed.sort(
+            key=lambda one: -scores[one[0]] - one[2]
+        )  # the unlikely must not take the likely ones' place
         for node, token, gain in self._proposed:
             if self._has_place(scores[node] + gain):
-                self._add(node, token, gain, "middle")
+                self._add(node, token, gain, "small" if token in self.found[node].logits else "middle")
         self._proposed = []
         self._waiting = [
             (-scores[node], node)

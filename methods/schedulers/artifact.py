@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEDULER_FILE = "scheduler.json"
 PLANNER_FILE = "planner.json"
+EDGES_FILE = "edges.json"
 
 DRAFTING_KEYS = (
     "steps",
@@ -169,6 +170,8 @@ def fitted_elsewhere(
     """
     if pair != used_for:
         return f"to pair {pair}, not {used_for}"
+    if drafting and settings.small != "ngram":
+        return f"with n-gram look-up, not with small: {settings.small}"
     own = settings.model_dump(mode="json", include={*drafting})
     other = sorted(key for key in own if drafting[key] != own[key])
     if other:
@@ -259,7 +262,8 @@ def read_artifact_file(name: str, file: str) -> str:
     try:
         return _folder(name).joinpath(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"scheduler artifact {name}: {file} cannot be read; write it with treegraft fit") from error
+        how = "treegraft fit --method treegraft-calibrated" if file == EDGES_FILE else "treegraft fit"
+        raise UserError(f"scheduler artifact {name}: {file} cannot be read; write it with {how}") from error
 
 
 def parsed(kind: type[Any], name: str, file: str) -> Any:

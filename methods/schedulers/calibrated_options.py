@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from methods.schedulers.edge_artifact import load_edges
 from methods.settings import Settings
@@ -18,11 +18,19 @@ class CalibratedOptions(BaseModel):
     when: Literal["gain", "once"] = "gain"
     """When the middle is called: while the expected gain outweighs its time, or once, at the root, in every round."""
     fusion: bool = True
-    """Whether an edge that the middle has scored is judged by look-up's evidence too."""
+    """Whether an edge that the middle has scored is judged by look-up's evidence too; else by the middle alone."""
     size: Literal["machine", "budget"] = "machine"
     """How many nodes are sent: as many as are worth their time here, or the likeliest `budget` ones."""
-    most: int = Field(default=48, ge=1, le=1024)
-    """Most nodes that a round may send, root not counted, whatever they are worth."""
+    most: int = Field(default=48, ge=1, le=1024, strict=True)
+    """Where the machine sizes trees: most nodes that a round may send, root not counted, whatever they are worth."""
+
+    @model_validator(mode="after")
+    def _most_is_the_machines(self) -> Self:
+        if self.size == "budget" and "most" in self.model_fields_set:
+            raise ValueError(
+                "most: nobody reads it with size budget, which sends `budget` nodes; leave one of them out"
+            )
+        return self
 
 
 def calibrated_options(settings: Settings) -> CalibratedOptions:

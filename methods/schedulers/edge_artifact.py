@@ -8,14 +8,12 @@ from math import log
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from harness.errors import UserError
 from methods.drafters.edge_model import EdgeModel
-from methods.schedulers.artifact import parsed, read_artifact_file, write_part
+from methods.schedulers.artifact import EDGES_FILE, parsed, read_artifact_file, write_part
 from methods.settings import Settings
-
-EDGES_FILE = "edges.json"
 
 
 class CostTable(BaseModel):
@@ -66,9 +64,9 @@ class EdgeArtifact(BaseModel):
     """Acceptance of edges."""
     costs: list[CostTable] = Field(min_length=1)
     """The machine, for contexts of several lengths."""
-    rate: PositiveFloat
+    rate: float = Field(ge=1e-3, le=1e3, strict=True)
     """Committed tokens a unit of time that were reached on the fit questions."""
-    worth: NonNegativeFloat
+    worth: float = Field(ge=0, le=1e3, strict=True)
     """Tokens that come with one that the middle drafter finds: look-up may go on behind it; at 0 it is never called."""
     card: dict[str, Any]
     """Data, recipe, figures and versions."""
@@ -114,4 +112,4 @@ def write_edges(folder: Path, artifact: EdgeArtifact) -> None:
 def _at(costs: list[float], tokens: int) -> float:
     if tokens <= len(costs):
         return costs[max(tokens, 1) - 1]
-    return costs[-1] + (tokens - len(costs)) * (costs[-1] - costs[0]) / (len(costs) - 1)
+    return costs[-1] + (tokens - len(costs)) * max(0.0, costs[-1] - costs[0]) / (len(costs) - 1)

@@ -35,12 +35,12 @@ def distil(rounds: Rounds, margins: Floats, seed: int) -> Network:
         seed: of weights and batches.
     """
     network = _regressed(rounds, margins, seed)
-    offset = _best_offset(rounds, network_margins(network, rounds))
+    offset = best_offset(rounds, network_margins(network, rounds))
     *hidden, (last,) = network.biases
     return network.model_copy(update={"biases": [*hidden, _rounded(np.array([last - offset]))]})
 
 
-def _best_offset(rounds: Rounds, margins: Floats) -> float:
+def best_offset(rounds: Rounds, margins: Floats) -> float:
     """Return what is to be taken off margins so that calling where they are above 0 is fastest."""
     offsets = np.concatenate([[0.0], _between(margins[~np.isnan(margins)])])
     schedules = np.stack([rounds.outcome(decisions(margins - offset)) for offset in offsets], axis=1)

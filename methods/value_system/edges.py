@@ -95,22 +95,35 @@ class Judged:
     accepted: NDArray[np.bool_]
 
 
-def fit_unseen(visits: Sequence[Sequence[Visit]], tasks: Sequence[str], seed: int) -> Judged:
-    """Return what models say of edges of answers that they were not fitted to.
+def unfitted(model: EdgeModel) -> list[str]:
+    """Return the parts of a model that are what was believed beforehand: too few visits told of them."""
+    copied = [
+        f"copied {match}"
+        for match, (own, prior) in enumerate(zip(model.copied, PRIOR.copied, strict=True), 1)
+        if own == prior
+    ]
+    return copied + [name for name in ("fused", "proposed", "missed") if getattr(model, name) == getattr(PRIOR, name)]
+
+
+def fit_unseen(visits: Sequence[Sequence[Visit]], questions: Sequence[tuple[str, int]], seed: int) -> Judged:
+    """Return what models say of edges of questions that they were not fitted to.
+
+    Where those nodes are, and which of them the middle drafter looked at, models of all questions may have led to.
 
     Args:
         visits: by answer.
-        tasks: of each answer.
+        questions: task and number of each answer's question.
         seed: of folds.
     """
-    folds = fold_of(np.arange(len(visits)), seed)
+    numbers = {question: number for number, question in enumerate(dict.fromkeys(questions))}
+    folds = fold_of(np.array([numbers[question] for question in questions]), seed)
     parts = []
     for fold in range(FOLDS):
         seen = [visit for place, own in enumerate(visits) if folds[place] != fold for visit in own]
         model = fit_edges(seen)
         parts += [
             judged(model, own, task)
-            for place, (own, task) in enumerate(zip(visits, tasks, strict=True))
+            for place, (own, (task, _)) in enumerate(zip(visits, questions, strict=True))
             if folds[place] == fold
         ]
     return Judged(*(np.concatenate([getattr(part, name) for part in parts]) for name in Judged.__slots__))

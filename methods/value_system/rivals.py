@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from methods.value_system.rounds import Rounds, Schedules, always
-from methods.value_system.values import FOLDS, fold_of
+from methods.value_system.distilling import best_offset
+from methods.value_system.rounds import Floats, Rounds, Schedules, always
+from methods.value_system.values import FOLDS, decisions, fold_of
 
 _ARMS = 4
 _EXPLORATION = 0.3
@@ -28,6 +29,23 @@ def threshold(rounds: Rounds, seed: int) -> Schedules:
 def bandit(rounds: Rounds, seed: int) -> Schedules:
     """Return the schedules of an upper-confidence bandit that starts anew in each answer, over few good schedules."""
     return _cross_fitted(rounds, seed, _bandit)
+
+
+def with_best_offset(rounds: Rounds, margins: Floats, seed: int) -> Schedules:
+    """Return the schedules that margins give less the offset that is best on the other prompts.
+
+    Args:
+        rounds: traced rounds.
+        margins: of every state, [rounds, 2^D].
+        seed: of folds.
+    """
+    folds = fold_of(rounds.prompts, seed)
+    moved = margins.copy()
+    for fold in range(FOLDS):
+        held = folds == fold
+        if held.any() and not held.all():
+            moved[held] -= best_offset(rounds.part(~held), margins[~held])
+    return rounds.outcome(decisions(moved))
 
 
 def gap(rounds: Rounds, schedules: Schedules, fixed: Rounds) -> float:
@@ -105,11 +123,12 @@ def _chunks(rules: list[Rule], size: int = 200) -> list[list[Rule]]:
 
 
 def _bandit(train: Rounds, held: Rounds) -> Schedules:
-    arms = np.argsort(-np.nan_to_num(train.rates(), nan=-np.inf), kind="stable")[:_ARMS]
+    known = np.array(train.schedules)
+    arms = known[np.argsort(-train.rates()[known], kind="stable")[:_ARMS]]
     found = always(held, int(arms[0]))
     place = 0
     while place < len(held):
-        tokens, time, pulls = np.zeros(_ARMS), np.zeros(_ARMS), np.zeros(_ARMS)
+        tokens, time, pulls = np.zeros(len(arms)), np.zeros(len(arms)), np.zeros(len(arms))
         end = place + int(held.left[place])
         while place < end:
             bonus = _EXPLORATION * np.sqrt(np.log(pulls.sum() + 1) / np.maximum(pulls, 1))

@@ -33,6 +33,7 @@ class Rounds:
         left: tokens of the answer from this place on, [rounds]: its length at its first place, 1 at its last.
         prompts: a number of its question, [rounds].
         tasks: its task, [rounds].
+        catch_up: what a token that the middle drafter has yet to read adds to a call, in verifications, [rounds].
         most_calls: B0.
     """
 
@@ -45,6 +46,7 @@ class Rounds:
     left: NDArray[np.int64]
     prompts: NDArray[np.int64]
     tasks: NDArray[np.str_]
+    catch_up: Floats
     most_calls: int
 
     def __len__(self) -> int:
@@ -70,7 +72,7 @@ class Rounds:
 
     def part(self, chosen: Bools) -> Rounds:
         """Return some of the rounds: whole answers, or what is left of them from a place on."""
-        rows = ("committed", "cost", "calls", "signals", "left", "prompts", "tasks")
+        rows = ("committed", "cost", "calls", "signals", "left", "prompts", "tasks", "catch_up")
         return replace(self, **{name: getattr(self, name)[chosen] for name in rows})
 
     def without(self, names: Sequence[str]) -> Rounds:
@@ -142,12 +144,46 @@ class Rounds:
             first = end + 1
         return found
 
+    def spent(self, schedules: Schedules) -> Floats:
+        """Return the time of each round on a policy's own path, in verifications, and 0 off it, [rounds].
+
+        Traced calls were charged as if the round before had called; here they also pay for the tokens that the middle
+        drafter has yet to read since the policy called it last.
+        """
+        rows = np.flatnonzero(self.visited(schedules))
+        found = np.zeros(len(self))
+        found[rows] = self.cost[rows, schedules[rows]]
+        first = np.append(True, self.left[:-1] == 1)
+        unread, charged = 0, 0
+        for row in rows.tolist():
+            if first[row]:
+                unread, charged = 0, 0
+            if self.calls[row, schedules[row]]:
+                found[row] += self.catch_up[row] * (unread - charged)
+                unread, charged = 0, 0
+            else:
+                unread += int(self.committed[row, schedules[row]])
+                charged = int(first[row]) or charged  # before the first call, one of them is the one that was charged
+        return found
+
     def rate(self, schedules: Schedules) -> float:
         """Return committed tokens a verification's time along a policy's own path: a ratio of sums."""
-        return float(self.rates_of(schedules[:, None])[0])
+        first = np.append(True, self.left[:-1] == 1)
+        return float(self.left[first].sum() / self.spent(schedules).sum())
+
+    def without_catching_up(self) -> Rounds:
+        """Return the same rounds where the middle drafter has always read all: an upper bound, as hindsight is."""
+        return replace(self, catch_up=np.zeros(len(self)))
 
     def rates_of(self, schedules: NDArray[np.int64]) -> Floats:
-        """Return the rate of each of several policies, [policies], given their schedules, [rounds, policies]."""
+        """Return the rate of each of several policies, catching up left out.
+
+        Args:
+            schedules: theirs, [rounds, policies].
+
+        Returns:
+            [policies].
+        """
         first = np.append(True, self.left[:-1] == 1)
         rates: Floats = self.left[first].sum() / self.time_to_go(schedules)[first].sum(axis=0)
         return rates

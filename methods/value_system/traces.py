@@ -80,8 +80,9 @@ def read_traces(file: Path) -> TracedAnswer:
 
     try:
         table = pq.read_table(file)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(f"{file}: no traces can be read ({str(error).splitlines()[0]}); remove it") from error
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{file}: no traces can be read ({reason}); remove it") from error
     facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     if facts.pop("treegraft_schema", None) != SCHEMA_VERSION or not table.schema.equals(_schema()):
         raise UserError(f"{file}: holds no traces of this version; remove it")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hardware_profiles.profile import write_profile
+from methods.schedulers.signals import signal_groups
 
 TEXTS = [
     "tell me a story",
@@ -63,7 +64,9 @@ def fit_run(run, tmp_path):
     return call
 
 
-def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(treegraft, run, fit_run, clock, rows_of):
+def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(
+    treegraft, run, fit_run, clock, rows_of, caplog
+):
     base = fit_run(*TEXTS)
     result = treegraft("fit", base, "--clock", clock, "--out", "fitted")
     assert result.code == 0, result.err
@@ -74,12 +77,18 @@ def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(treeg
     assert card["rounds"] == sum(row.committed for row in rows_of(base))
     assert card["figures"]["hindsight"]["rate"] >= card["figures"]["value models"]["rate"]
     assert card["figures"]["hindsight"]["gap"] == 0
+    assert {"threshold, plus", "classification, plus"} < set(card["figures"])
+    variants = json.loads(Path("fitted/scheduler.json").read_text())["variants"]
+    groups = signal_groups(5)
+    for name, network in variants.items():
+        left_out = () if name == "plus" else {*groups["lookup"], *groups.get(name.removeprefix("no-"), ())}
+        assert not {*left_out} & {*network["signals"]}
 
-    shutil.copytree("fitted-traces", "again-traces")
+    shutil.copytree(Path(base, "traces"), "again-traces")
     lost, *kept = sorted(Path("again-traces").iterdir())
     lost.unlink()
     times = {file: file.stat().st_mtime_ns for file in kept}
-    assert treegraft("fit", base, "--clock", clock, "--out", "again").code == 0
+    assert treegraft("fit", base, "--clock", clock, "--out", "again", "--traces", "again-traces").code == 0
     assert {file: file.stat().st_mtime_ns for file in kept} == times  # the same fit goes on where it was stopped
     for file in ("scheduler.json", "planner.json"):
         assert Path("again", file).read_bytes() == Path("fitted", file).read_bytes()
@@ -127,6 +136,13 @@ def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(treeg
         "oracle", base, "--clock", clock, "--artifact", "fitted", "--decision-ms", 9, "--format", "json"
     )
     assert "decision 9 ms" in json.loads(charged.out)["caption"]
+    assert "artifact fitted was fitted to 6 of these 6 questions" in caplog.text
+    for line in lines.values():
+        for over in ("over_endpoint", "over_single"):
+            value, low, high = line[over]
+            assert low <= high
+            assert value <= 0 or line["policy"] not in ("never", "always")
+    assert lines["best schedule, in hindsight"]["over_single"][0] == 0
     slower = {line["policy"]: line for line in json.loads(charged.out)["lines"] if line["task"] == "overall"}
     for policy, line in lines.items():
         decides = policy.startswith(("learned", "value"))
@@ -148,7 +164,7 @@ def test_questions_to_be_measured_on_are_refused_whatever_their_file_is_called(t
     base = fit_run(*TEXTS, f"  {secret}\n")
     message = refused("fit", base, "--clock", clock, "--out", "fitted")
     assert "gsm8k/6 is a question to be measured on; take it out of the fit questions" in message
-    assert not Path("fitted-traces").exists()
+    assert not Path(base, "traces").exists()
 
     assert run("--tasks", "nq", "--limit", 1, "--methods", "autoregressive", "--out", "eval").code == 0
     assert "run with --split fit" in refused("fit", "eval", "--clock", clock, "--out", "fitted")
@@ -160,6 +176,13 @@ def test_questions_that_the_same_folder_measures_on_are_refused(refused, fit_run
         json.dumps({"question_id": 1, "turns": [TEXTS[3]]}) + "\n"
     )
     assert "gsm8k/3 is a question to be measured on" in refused("fit", base, "--clock", clock, "--out", "fitted")
+    (tmp_path / "data" / "gsm8k" / "question.jsonl").unlink()
+    other = tmp_path / "data" / "nq" / "question.jsonl"
+    other.parent.mkdir()
+    other.write_text(json.dumps({"question_id": 1, "turns": [TEXTS[2]]}) + "\n")
+    assert "gsm8k/2 is a question to be measured on" in refused("fit", base, "--clock", clock, "--out", "fitted")
+    other.write_text("{")
+    assert "question.jsonl" in refused("fit", base, "--clock", clock, "--out", "fitted")
 
 
 def test_what_cannot_be_fitted_is_refused(refused, fit_run, clock):
@@ -203,6 +226,38 @@ def test_traces_of_another_answer_are_not_believed(treegraft, refused, fit_run, 
     assert treegraft("oracle", base, "--clock", clock).code == 0
 
 
+def test_traces_of_another_text_are_not_taken_whatever_the_row_is_called(treegraft, fit_run, clock):
+    base = fit_run(*TEXTS[:2])
+    assert treegraft("oracle", base, "--clock", clock).code == 0
+    before = {*Path(base, "traces").iterdir()}
+    rows = [json.loads(line) for line in Path(base, "rows.jsonl").read_text().splitlines()]
+    longest = max((row for row in rows if row["method"] == "autoregressive"), key=lambda row: row["committed"])
+    longest["token_ids"][0] ^= 1  # as another machine's rounding may have it
+    Path(base, "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert treegraft("oracle", base, "--clock", clock).code == 0
+    assert len({*Path(base, "traces").iterdir()} - before) == 1
+
+
+def test_repeats_of_an_answer_are_traced_once(treegraft, fit_run, clock):
+    base = fit_run(*TEXTS[:2], repeats=3)
+    assert treegraft("oracle", base, "--clock", clock).code == 0
+    assert len([*Path(base, "traces").iterdir()]) == 2
+
+
+def test_a_pair_s_scheduler_for_other_steps_is_left_out_and_one_that_was_asked_for_is_refused(
+    treegraft, refused, random_artifact, fit_run, clock, caplog, tmp_path
+):
+    pair = {"about": "with a scheduler", "target": {"toy": {"seed": 0}}, "middle": {"toy": {"seed": 1}}}
+    pair["defaults"] = {"artifact": random_artifact()}
+    (tmp_path / "own.yaml").write_text(json.dumps(pair))
+    base = fit_run(*TEXTS[:2], pair="own.yaml", steps=3)
+    result = treegraft("oracle", base, "--clock", clock)
+    assert result.code == 0, result.err
+    assert "fitted for 5 steps, not 3; fit another; going on without the pair's scheduler" in caplog.text
+    message = refused("oracle", base, "--clock", clock, "--artifact", random_artifact())
+    assert "fitted for 5 steps, not 3" in message
+
+
 def _edit(file, change):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -230,12 +285,35 @@ def test_endpoints_take_the_time_that_replay_gives_them(treegraft, fit_run, cloc
         )
 
 
+@pytest.mark.parametrize(
+    ("method", "policy"), [("treegraft", "learned scheduler"), ("treegraft-plus", "learned scheduler, plus")]
+)
+def test_a_scheduler_that_calls_now_and_then_decides_and_takes_the_time_as_in_replay(
+    treegraft, random_artifact, fit_run, clock, rows_of, method, policy
+):
+    base = fit_run(*TEXTS)
+    own = ("--artifact", random_artifact())
+    assert treegraft("replay", base, "--clock", clock, "--methods", method, *own, "--out", "again").code == 0
+    lines = json.loads(treegraft("oracle", base, "--clock", clock, *own, "--format", "json").out)["lines"]
+    (line,) = (one for one in lines if (one["task"], one["policy"]) == ("overall", policy))
+    rows = [row for row in rows_of("again") if row.method == method]
+    records = [record for row in rows for record in row.rounds]
+    calling = [record.calls > 0 for record in records]
+    assert 0 < sum(calling) < len(calling)
+    assert line["rounds"] == len(records)
+    assert line["calls"] == pytest.approx(sum(record.calls for record in records) / len(records))
+    tokens_per_s = sum(row.committed for row in rows) / sum(row.decode_s for row in rows)
+    assert line["tokens_per_s"] == pytest.approx(tokens_per_s, rel=0.005)
+
+
 def test_answers_of_one_token_are_judged_and_nothing_is_fitted_to_them(treegraft, refused, fit_run, clock):
     base = fit_run(*TEXTS, **{"max-new-tokens": 1})
     result = treegraft("oracle", base, "--clock", clock)
     assert result.code == 0, result.err
     assert "The pair has no fitted scheduler; give one with --artifact." in result.out
     message = refused("fit", base, "--clock", clock, "--out", "fitted")
+    assert "no answer is long enough to draft anything; raise --max-new-tokens" in message
+    message = refused("fit", base, "--method", "treegraft-calibrated", "--clock", clock, "--out", "fitted")
     assert "no answer is long enough to draft anything; raise --max-new-tokens" in message
 
 
@@ -259,7 +337,7 @@ def test_what_cannot_be_written_is_told_before_the_work(refused, fit_run, clock)
         Path("taken", file).mkdir(parents=True)
         message = refused("fit", base, "--method", method, "--clock", clock, "--out", "taken")
         assert f"--out taken: {file} is a folder there" in message
-    assert not Path("taken-traces").exists()
+    assert not Path(base, "traces").exists()
 
 
 def test_an_artifact_that_was_fitted_to_something_else_is_told_and_used(
@@ -321,7 +399,9 @@ def test_a_fitted_edge_model_decodes_and_comes_out_the_same_again(treegraft, run
     card = json.loads(text)["card"]
     assert card["visits"] > 0
     assert card["calibration"]["all"]["edges"] > 0
-    names = ("treegraft-calibrated", "calibrated-gate", "calibrated-fusion", "calibrated-size")
+    assert card["rates"][card["chosen"]] == max(card["rates"].values())
+    assert "copied 6" in card["unfitted"]  # texts this short tell nothing of such long matches
+    names = ("treegraft-calibrated", "calibrated-none", "calibrated-gate", "calibrated-fusion", "calibrated-size")
     own = [{"name": f"my-{name}", "base": name, "artifact": "edges"} for name in names]
     Path("own.yaml").write_text(json.dumps({"methods": own}))
     result = run("own.yaml", "--tasks", "gsm8k", "--limit", 2, "--max-new-tokens", 12, "--out", "decoded")
@@ -344,3 +424,45 @@ def test_edges_are_not_fitted_to_questions_to_be_measured_on_and_broken_ones_are
     result = run("own.yaml", "--tasks", "gsm8k", "--out", "decoded")
     assert result.code == 2
     assert "did you mean fusion" in result.err
+
+
+EDGES = {
+    "no file": (None, "edges.json cannot be read; write it with treegraft fit --method treegraft-calibrated"),
+    "a rate of nothing": ({"rate": 0.0}, "edges.json: rate"),
+    "a switch for a rate": ({"rate": True}, "edges.json: rate"),
+    "a worth below nothing": ({"worth": -1.0}, "edges.json: worth"),
+    "too few weights": ({"edges": {"missed": [0.0]}}, "edges.json: edges"),
+    "a weight without bounds": ({"edges": {"missed": [1e308] * 6}}, "edges.json: edges.missed.0"),
+    "no costs": ({"costs": []}, "edges.json: costs"),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_a_broken_edge_model_is_named_by_its_key(refused, random_artifact, name):
+    changes, words = EDGES[name]
+    shutil.copytree(random_artifact(), "own")
+    file = Path("own/edges.json")
+    if changes is None:
+        file.unlink()
+    else:
+        known = json.loads(file.read_text())
+        edges = {**known["edges"], **changes.get("edges", {})}
+        file.write_text(json.dumps({**known, **changes, "edges": edges}))
+    method = {"name": "mine", "base": "treegraft-calibrated", "artifact": "own"}
+    Path("mine.yaml").write_text(json.dumps({"pair": "toy", "data": "embedded", "methods": [method]}))
+    assert words in refused("validate", "mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"when": "foo"}, "options: when"),
+        ({"most": 0}, "options: most"),
+        ({"most": True}, "options: most"),
+        ({"most": 9, "size": "budget"}, "options: most: nobody reads it with size budget"),
+    ],
+)
+def test_unusable_options_of_calibrated_grafting_are_refused(refused, random_artifact, options, words):
+    method = {"name": "mine", "base": "treegraft-calibrated", "artifact": random_artifact(), "options": options}
+    Path("mine.yaml").write_text(json.dumps({"pair": "toy", "data": "embedded", "methods": [method]}))
+    assert words in refused("validate", "mine.yaml")

@@ -63,6 +63,19 @@ def config(tmp_path):
             ["options: leniency", "(given: 0)"],
         ),
         (SMALL + "methods: [{name: a, base: csd, options: {lenience: 2}}]\n", ["'a'", "'lenience'", "leniency"]),
+        (SMALL + "methods: [{name: a, base: csd, options: {leniency: true}}]\n", ["leniency", "(given: True)"]),
+        (
+            SMALL + "methods: [{name: a, base: prompt-lookup, options: {prompt_lookup_num_token: 3}}]\n",
+            ["'a'", "'prompt_lookup_num_token'", "did you mean prompt_lookup_num_tokens"],
+        ),
+        (
+            SMALL + "methods: [{name: a, base: hf-generate, options: {max_new_tokens: 3}}]\n",
+            ["'a'", "unknown option of hf-generate 'max_new_tokens'"],
+        ),
+        (
+            SMALL + "methods: [{name: a, base: assisted, options: {num_assistant_tokens: true}}]\n",
+            ["'a'", "num_assistant_tokens", "(given: True)"],
+        ),
     ],
 )
 def test_an_unusable_configuration_is_refused_by_file_or_key(refused, config, tmp_path, text, words):

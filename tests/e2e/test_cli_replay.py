@@ -79,6 +79,51 @@ def test_a_method_drafted_along_the_text_takes_the_rounds_that_it_takes_when_it_
     assert {method for method, *_ in rows} == {"autoregressive", *NEW}
 
 
+def test_methods_of_a_configuration_are_drafted_as_they_would_be_run(replayed, run, rows_of, finished, tmp_path):
+    own = [
+        {"name": "bold", "base": "entropy-confidence", "threshold": 0.2},
+        {"name": "flat", "base": "all-small", "budget": 3},
+    ]
+    Path("own.yaml").write_text(json.dumps({"methods": own, "budget": 9}))
+    flags = ["--tasks", "nq", "--limit", "2", "--max-new-tokens", "12", "--latency", "40,10"]
+    assert run("own.yaml", *flags, "--out", "real").code == 0
+    real = {(row.method, row.question_id): row.rounds for row in rows_of("real") if row.method == "flat"}
+
+    rows = replayed("--config", "own.yaml")
+
+    assert {method for method, *_ in rows} == {"autoregressive", "bold", "flat"}
+    told = {(method, number): row.rounds for (method, task, number, _), row in rows.items() if task == "nq"}
+    assert {place: rounds for place, rounds in told.items() if place[0] == "flat"} == real
+    assert {method for method, *_ in replayed("--config", "own.yaml", "--methods", "flat,all-mid")} == {
+        "autoregressive",
+        "flat",
+        "all-mid",
+    }
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ([{"name": "x", "base": "csd", "options": {"leniency": 0}}], "method 'x': options: leniency"),
+        (["hf-generate"], "it drafts no trees of ours"),
+        ([{"name": "x"}], "'x' names no base"),
+    ],
+)
+def test_a_configuration_with_what_cannot_be_replayed_is_refused(refused, finished, clock, methods, message):
+    Path("own.yaml").write_text(json.dumps({"methods": methods}))
+    assert message in refused("replay", finished, "--clock", clock, "--config", "own.yaml")
+
+
+def test_a_name_of_the_run_is_no_name_for_another_method(run, refused, clock):
+    for budget in (3, 5):
+        own = [{"name": "flat", "base": "all-small", "budget": budget}]
+        Path(f"{budget}.yaml").write_text(json.dumps({"methods": own}))
+    flags = ["--tasks", "nq", "--limit", "1", "--max-new-tokens", "8"]
+    assert run("3.yaml", *flags, "--out", "real").code == 0
+    message = refused("replay", "real", "--clock", clock, "--config", "5.yaml")
+    assert "5.yaml: method 'flat' is another one in the run; give it a name of its own" in message
+
+
 def test_edges_of_a_method_drafted_along_the_text_are_those_of_its_run(replayed, run, rows_of, finished):
     flags = ["--tasks", "nq,mt_bench", "--limit", "2", "--max-new-tokens", "12", "--methods", ",".join(NEW)]
     assert run(*flags, "--out", "real").code == 0

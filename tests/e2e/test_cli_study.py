@@ -41,7 +41,7 @@ def quick(monkeypatch):
     monkeypatch.setattr("methods.value_system.values.ITERATIONS", 1)
     monkeypatch.setitem(TREES, "n_estimators", 3)
     monkeypatch.setattr("methods.value_system.distilling._EPOCHS", 5)
-    monkeypatch.setattr("harness.studying.judging.RESAMPLES", 99)
+    monkeypatch.setattr("harness.fitting.gains.RESAMPLES", 99)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.torch
 
 PARTS = {
     "whole": {},
+    "none": {"when": "once", "fusion": False, "size": "budget"},
     "gate": {"fusion": False, "size": "budget"},
     "fusion": {"when": "once", "size": "budget"},
     "size": {"when": "once", "fusion": False},
@@ -78,7 +79,7 @@ def test_drafting_along_text_gives_the_rounds_of_decoding(calibrated, prompts, p
 def believing(tiny, method, tmp_path):
     """Build the method with an artifact of its own."""
 
-    def build(**believed):
+    def build(settings=None, **believed):
         folder = tmp_path / str(len([*tmp_path.iterdir()]))
         folder.mkdir()
         table = CostTable(context=16, verifications=[1 + 0.01 * size for size in range(64)], calls=[0.05] * 64)
@@ -92,7 +93,7 @@ def believing(tiny, method, tmp_path):
             "card": {},
         }
         write_edges(folder, EdgeArtifact(**{**known, **believed}))
-        return method("treegraft-calibrated", tiny(), middle=tiny(seed=1), artifact=str(folder))
+        return method("treegraft-calibrated", tiny(), middle=tiny(seed=1), artifact=str(folder), **(settings or {}))
 
     return build
 
@@ -104,6 +105,25 @@ def test_dear_verifications_make_small_trees(believing, prompts):
         rounds = believing(costs=[table]).generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
         sent[name] = sum(one.drafted for one in rounds) / len(rounds)
     assert sent["dear"] < sent["cheap"]
+
+
+def test_a_tree_is_never_larger_than_it_may_be_nor_called_more_often(believing, prompts):
+    table = CostTable(context=16, verifications=[1 + 1e-6 * size for size in range(64)], calls=[1e-6] * 64)
+    for options, steps, most in (({"most": 5}, 2, 5), ({"size": "budget", "fusion": False}, 1, 3), ({}, 5, 48)):
+        decoder = believing({"options": options, "steps": steps, "budget": 3}, costs=[table], worth=10.0)
+        rounds = decoder.generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
+        assert max(one.drafted for one in rounds) == most
+        assert max(one.calls for one in rounds) == steps
+
+
+def test_where_the_budget_is_the_size_the_machine_has_no_say(believing, prompts):
+    sent = set()
+    for slope in (0.001, 5.0):
+        table = CostTable(context=16, verifications=[1 + slope * size for size in range(64)], calls=[0.05] * 64)
+        options = {"options": {"when": "once", "size": "budget"}, "budget": 6}
+        rounds = believing(options, costs=[table]).generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds
+        sent.add(tuple(one.drafted for one in rounds))
+    assert len(sent) == 1
 
 
 def test_where_a_found_token_is_worth_nothing_nobody_is_called(believing, prompts):

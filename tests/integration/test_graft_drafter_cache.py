@@ -5,10 +5,14 @@ import random
 import pytest
 
 from methods import treegraft
+from methods.calibrated import CalibratedGrafting, Reached
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.stopwatch import Stopwatch
+from methods.drafters.edge_model import Recent
+from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
 from methods.schedulers.scheduler import FixedSchedule
+from methods.value_system.edges import PRIOR
 
 pytestmark = pytest.mark.torch
 
@@ -30,13 +34,20 @@ DRAFTERS = {
 }
 
 
+def tell(method, schedule):
+    """Let a method call as a schedule says; calibrated grafting decides itself, where calls are worth anything."""
+    if isinstance(method, CalibratedGrafting):
+        method._artifact = method._artifact.model_copy(update={"worth": 1e3 * any(schedule)})
+    method._scheduler = FixedSchedule(schedule)
+
+
 def rounds(method, prompt, count, schedules=((1, 0, 1, 0, 1),), seed=0):
     """Draft round after round, each time accepting a random path of the tree; yield the context of each draft."""
     rng, context = random.Random(seed), [*prompt]
     method.models.target.begin(500)
     method.begin(context, 500)
     for number in range(count):
-        method._scheduler = FixedSchedule(schedules[number % len(schedules)])
+        tell(method, schedules[number % len(schedules)])
         method.draft(context, 99, WATCH, [])
         yield context
         tree = method.drafted
@@ -67,14 +78,25 @@ def check_lines(method, drafter, fresh, close, prompts=PROMPTS, count=4):
 
 
 @pytest.fixture
-def grafting(llama, tiny, method):
+def grafting(llama, tiny, method, free_calls):
     """Build a method that drafts with a tiny model of some kind."""
 
     def build(kind="Llama", name="treegraft-fixed", seed=7, **changes):
         drafter = tiny(kind, seed=seed, **changes)
-        return method(name, llama, middle=drafter, small=drafter, width=3)
+        own = {"artifact": free_calls} if name == "treegraft-calibrated" else {}
+        return method(name, llama, middle=drafter, small=drafter, width=3, **own)
 
     return build
+
+
+@pytest.fixture(scope="module")
+def free_calls(tmp_path_factory):
+    """An artifact of calibrated grafting that holds calls and nodes for nearly free; return its folder."""
+    folder = tmp_path_factory.mktemp("free")
+    table = CostTable(context=16, verifications=[1 + 1e-6 * size for size in range(64)], calls=[1e-6] * 64)
+    facts = {"pair": "tiny", "clock": "none", "rate": 1.5, "worth": 1e3, "card": {}}
+    write_edges(folder, EdgeArtifact(edges=PRIOR, costs=[table], **facts))
+    return str(folder)
 
 
 @pytest.mark.parametrize(("kind", "changes"), DRAFTERS.values(), ids=DRAFTERS)
@@ -97,6 +119,15 @@ def test_those_of_a_cascade_do_too(grafting, fresh, close, kind):
     method = grafting(kind, name="csd", **changes)
 
     assert check_lines(method, method._middle, fresh, close) > 100
+
+
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2, windows", "50 tokens", "80 tokens"])
+def test_those_of_calibrated_grafting_do_too_however_often_it_calls(grafting, fresh, close, kind):
+    kind, changes = DRAFTERS[kind]
+    method = grafting(kind, name="treegraft-calibrated", **changes)
+
+    assert check_lines(method, method._middle, fresh, close) > 100
+    assert method.schedule().count(1) > 1
 
 
 def test_a_small_neural_models_do_too(grafting, fresh, close):
@@ -158,7 +189,7 @@ def corrupt(middle, mutant):
         middle.__class__ = type(mutant.__name__, (mutant, type(middle)), {})
 
 
-@pytest.mark.parametrize("name", ["treegraft-fixed", "csd"])
+@pytest.mark.parametrize("name", ["treegraft-fixed", "csd", "treegraft-calibrated"])
 @pytest.mark.parametrize("mutant", [LosesARow, KeepsARow, NeverCatchesUp, WrongAncestors])
 def test_the_check_of_distributions_fails_on_a_mutant(grafting, fresh, close, mutant, name):
     method = grafting(name=name)
@@ -178,7 +209,7 @@ def check_alternating(method, fresh_method, schedules):
         for number, context in enumerate(rounds(method, prompt, 6, schedules, seed)):
             fresh_method.models.target.begin(500)
             fresh_method.begin(context, 500)
-            fresh_method._scheduler = FixedSchedule(schedules[number % len(schedules)])
+            tell(fresh_method, schedules[number % len(schedules)])
             fresh_method.draft(context, 99, WATCH, [])
             ours, truth = method.drafted, fresh_method.drafted
             assert (ours.tokens, ours.parents) == (truth.tokens, truth.parents)
@@ -202,6 +233,29 @@ def test_a_drafter_that_is_called_now_and_then_proposes_what_a_fresh_one_does(gr
         check_alternating(method, fresh_method, schedules)
 
 
+class Forgetful(CalibratedGrafting):
+    """Calibrated grafting that begins every round as an answer's first."""
+
+    def draft(self, context, remaining, watch, forwards):
+        self._recent, self._reached = Recent(), Reached(self._artifact.rate)
+        self._costs = self._artifact.costs_at(1)
+        return super().draft(context, remaining, watch, forwards)
+
+
+def test_calibrated_grafting_that_calls_now_and_then_drafts_what_a_fresh_one_does(grafting):
+    names = {"name": "treegraft-calibrated", "dtype": "float64"}
+    method, fresh_method = grafting(**names), grafting(**names)
+    # What either remembers of the answer is another: luck and rate must not tell them apart.
+    for one in (method, fresh_method):
+        one.__class__ = Forgetful
+
+    assert check_alternating(method, fresh_method, (CALL, SKIP, SKIP, CALL)) > 50
+
+    corrupt(method._middle, NeverCatchesUp)
+    with pytest.raises(AssertionError):
+        check_alternating(method, fresh_method, (CALL, SKIP, SKIP, CALL))
+
+
 def test_a_cascade_drafts_what_one_does_that_has_just_been_given_the_whole_context(grafting):
     method, fresh_method = grafting(name="csd", dtype="float64"), grafting(name="csd", dtype="float64")
 
@@ -223,13 +277,16 @@ def test_tokens_that_are_not_common_are_never_drafted(grafting, monkeypatch):
     assert most_drafted() >= 64  # the mutant: all that the drafter has
 
 
-@pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "treegraft-release", "neural-small", "csd"])
+@pytest.mark.parametrize(
+    "name", ["treegraft-fixed", "all-mid", "treegraft-release", "neural-small", "csd", "treegraft-calibrated"]
+)
 @pytest.mark.parametrize("length", [1, 36, 39, 40, 41, 60])
 def test_a_drafter_with_a_shorter_context_stops_drafting_and_decoding_goes_on(
-    llama, tiny, echo, method, hf_tokens, monkeypatch, name, length
+    llama, tiny, echo, method, hf_tokens, monkeypatch, free_calls, name, length
 ):
     drafter = echo(tiny(max_position_embeddings=40))
-    decoder = method(name, llama, middle=drafter, small=drafter, width=4)
+    own = {"artifact": free_calls} if name == "treegraft-calibrated" else {}
+    decoder = method(name, llama, middle=drafter, small=drafter, width=4, **own)
     deepest, evaluate = [0], TreeModel.evaluate
 
     def record(self, tokens, depths, visible):

@@ -131,6 +131,13 @@ def test_a_fixed_schedule_is_the_pairs_or_every_other_step():
         ("autoregressive", "options", {"a": 1}, "autoregressive"),
         ("prompt-lookup", "threshold", 0.5, "hf-generate"),
         ("calibrated-gate", "max_calls", 2, "calibrated"),
+        ("treegraft-calibrated", "look_back", 2, "calibrated"),
+        ("treegraft-calibrated", "longest_match", 2, "calibrated"),
+        ("csd", "budget", 30, "csd"),
+        ("csd", "estimate", "prefill", "csd"),
+        ("prompt-lookup", "width", 3, "hf-generate"),
+        ("assisted", "steps", 3, "hf-assisted"),
+        ("autoregressive", "raise_scores", True, "autoregressive"),
     ],
 )
 def test_a_parameter_that_nobody_reads_is_refused(base, key, value, reader):
@@ -138,6 +145,20 @@ def test_a_parameter_that_nobody_reads_is_refused(base, key, value, reader):
     with pytest.raises(UserError, match=f"'x': {key}: {reader} does not read it; leave it out"):
         resolve("x", definitions=own, pair={}, config={}, flags={})
     assert resolve(base, definitions={}, pair={"schedule": [1, 0, 0, 0, 0], "max_calls": 2}, config={}, flags={})
+
+
+@pytest.mark.parametrize(
+    ("base", "given", "options"),
+    [
+        ("calibrated-gate", {"most": 20}, {"fusion": False, "size": "budget", "most": 20}),
+        ("csd", {"leniency": 4}, {"k": [[5, 10], [0, 10]], "leniency": 4}),
+        ("prompt-lookup", {}, {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 2}),
+        ("assisted", {"num_assistant_tokens": 4}, {"num_assistant_tokens": 4}),
+    ],
+)
+def test_options_of_a_definition_leave_those_of_the_catalogue(base, given, options):
+    own = {"x": {"base": base, "options": given}}
+    assert resolve("x", definitions=own, pair={}, config={}, flags={}).settings.options == options
 
 
 def test_what_a_plug_in_s_scheduler_reads_nobody_knows():

@@ -62,6 +62,64 @@ def test_what_the_middle_drafter_finds_has_a_place_whatever_look_up_had_filled()
     assert (grown.tree.tokens[first], grown.tree.origins[first]) == (7, "middle")
 
 
+def called(context, nodes=3, seed=0, **limits):
+    """A tree at some of whose nodes the middle drafter was called, and that grew on."""
+    rng, grown = random.Random(seed), tree_of(context, **limits)
+    for node in sorted(grown.found)[:nodes]:
+        tokens = {*grown.found[node].logits, *rng.sample(range(50, 90), 8)}
+        shares = [rng.random() for _ in range(2 * len(tokens))]
+        grown.fuse(
+            node,
+            [(token, math.log(share / sum(shares))) for token, share in zip(tokens, shares, strict=False)],
+            bool(seed % 2),
+        )
+    grown.settle()
+    grown.grow()
+    return grown
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_behind_a_call_too_scores_fall_the_likeliest_hang_together_and_limits_hold(seed):
+    for context in contexts(6):
+        grown = called(context, seed=seed, most=25, deepest=4, sent=6)
+        tree = grown.tree
+        assert len(tree) <= 25
+        assert max(tree.depths) <= 4
+        assert all(tree.scores[node] <= tree.scores[tree.parents[node]] for node in range(1, len(tree)))
+        order = grown.by_survival()
+        for size in range(len(order)):
+            assert all(grown.tree.parents[node] in {0, *order[:size]} for node in order[:size])
+
+
+def test_the_unlikely_finds_of_one_node_take_no_place_from_the_likely_ones_of_another():
+    grown = tree_of([1, 2, 3, 1, 2], most=8, sent=8, deepest=4, floor=-50.0)
+    first, second = sorted(grown.found)[:2]
+    free = 8 - len(grown.tree)
+    assert free > 1
+    grown.fuse(first, [(50 + one, -5.0 - one) for one in range(9)], fusion=False)
+    grown.fuse(second, [(70, -0.1)], fusion=False)
+    grown.settle()
+    assert 70 in grown.tree.tokens
+    assert [token for token in range(50, 59) if token in grown.tree.tokens] == [*range(50, 50 + free - 1)]
+
+
+def test_a_token_that_look_up_knew_is_never_the_middles():
+    grown = tree_of(MANY, floor=math.log(0.3), sent=40)
+    known = next(token for token in grown.found[0].logits if token not in grown.tree.children[0])
+    grown.fuse(0, [(known, math.log(0.9)), (7, math.log(0.8))], fusion=False)
+    grown.settle()
+    origins = {token: grown.tree.origins[node] for token, node in grown.tree.children[0].items()}
+    assert (origins[known], origins[7]) == ("small", "middle")
+
+
+def test_nobody_is_called_deeper_than_the_middle_drafter_can_look():
+    grown = tree_of([5, 9, 2, 7, 1, 8, 3] * 3, floor=math.log(0.005))
+    depths = [grown.tree.depths[node] for _, node in grown.calls_for((), 99)]
+    assert max(depths) > 2
+    assert [depth for depth in depths if depth <= 2] == [grown.tree.depths[node] for _, node in grown.calls_for((), 2)]
+    assert grown.calls_for((), -1) == []
+
+
 def test_a_text_that_repeats_itself_is_copied_far_beyond_five_tokens():
     text = [5, 9, 2, 7, 1, 8, 3, 6, 4, 11, 12, 13]
     grown = tree_of(text * 3 + text[:3], floor=math.log(0.005))
@@ -107,10 +165,10 @@ def test_without_fusion_look_up_has_no_say_in_what_the_middle_scored():
 def test_a_call_promises_most_where_look_up_found_nothing():
     lost, sure = tree_of([1, 2, 3, 4]), tree_of([1, 2] * 10)
     assert lost.found[0].best == NOTHING
-    promised = [{node: gain for gain, node in grown.calls_for(())}[0] for grown in (lost, sure)]
+    promised = [{node: gain for gain, node in grown.calls_for((), 99)}[0] for grown in (lost, sure)]
     assert promised[0] > promised[1]
-    assert 0 not in [node for _, node in lost.calls_for({0})]
+    assert 0 not in [node for _, node in lost.calls_for({0}, 99)]
 
 
 def test_the_first_call_is_offered_at_the_root_alone_where_nothing_was_found():
-    assert [node for _, node in tree_of([1, 2, 3, 4]).calls_for(())] == [0]
+    assert [node for _, node in tree_of([1, 2, 3, 4]).calls_for((), 99)] == [0]

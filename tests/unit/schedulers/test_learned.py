@@ -6,10 +6,19 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
+from harness.pair import get_pair
 from methods.catalog import resolve
-from methods.schedulers.artifact import Network, artifact_digest, artifact_names, load_artifact, load_planner
+from methods.schedulers.artifact import (
+    Network,
+    artifact_digest,
+    artifact_names,
+    fitted_elsewhere,
+    load_artifact,
+    load_planner,
+)
 from methods.schedulers.learned import Margin
 from methods.schedulers.scheduler import Latency, make_scheduler
+from methods.schedulers.signals import signal_groups
 from methods.settings import Settings
 
 
@@ -163,3 +172,19 @@ def test_packaged_artifacts_load(name):
     artifact = load_artifact(name, Settings())
     assert set(artifact.variants) == {"full", "no-context", "no-history", "no-tree", "plus"}
     assert load_planner(name, Settings()).boosters(name).keys() == {1, 2, 3, 4, 5}
+    groups = signal_groups(5)
+    for variant, network in artifact.variants.items():
+        seen = {group for group, names in groups.items() if {*names} & {*network.signals}}
+        left_out = {"plus": set()}.get(variant, {"lookup", variant.removeprefix("no-")})
+        assert seen == {*groups} - left_out
+
+
+def test_a_pair_s_defaults_are_those_that_its_artifact_was_fitted_to():
+    defaults = get_pair("smollm2").defaults
+    artifact = load_artifact(defaults["artifact"], Settings())
+    spec = resolve("treegraft", definitions={}, pair=defaults, config={}, flags={})
+    assert fitted_elsewhere(artifact.pair, artifact.clock, artifact.drafting, "smollm2", "wall", spec.settings) is None
+    assert round(artifact.call_gain, 3) == defaults["call_gain"]
+    neural = spec.settings.model_copy(update={"small": "neural"})
+    told = fitted_elsewhere(artifact.pair, artifact.clock, artifact.drafting, "smollm2", "wall", neural)
+    assert told == "with n-gram look-up, not with small: neural"

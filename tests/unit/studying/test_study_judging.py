@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from harness.fitting.arrays import Priced
+from harness.fitting.gains import gain
 from harness.studying.conditions import Timed
-from harness.studying.judging import gain, judged
+from harness.studying.judging import judged
 from methods.schedulers.artifact import Network
 from methods.schedulers.scheduler import Latency
 from methods.value_system.rounds import Rounds, calls_of
@@ -31,11 +32,15 @@ def timed(call, decision=0.0):
     prompts = np.repeat(np.arange(ANSWERS), LENGTH)
     calls = np.broadcast_to([max(0, calls_of(number)) for number in range(8)], cost.shape)
     tasks = np.full(count, "one")
-    charged = Rounds(STEPS, committed, cost, calls, signals, ("same",), left, prompts, tasks, most_calls=1)
+    charged = Rounds(
+        STEPS, committed, cost, calls, signals, ("same",), left, prompts, tasks, np.zeros(count), most_calls=1
+    )
     undecided = cost.copy()
     undecided[:, 4] -= decision
     return Timed(
-        priced=Priced(learned=replace(charged, cost=cost + DECISION), fixed=replace(charged, cost=undecided)),
+        priced=Priced(
+            learned=replace(charged, cost=cost + DECISION), fixed=replace(charged, cost=undecided), ruled=charged
+        ),
         autoregressive=np.full(count, 0.9),
         latency=Latency(20.0, 5.0),
         questions=frozenset(),

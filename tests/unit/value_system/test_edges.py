@@ -7,7 +7,8 @@ import pytest
 
 from methods.drafters.edge_model import Recent, Visit
 from methods.drafters.ngram_index import Evidence
-from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen, judged
+from methods.value_system import edges
+from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen, judged, unfitted
 
 TRUTH = {1: 0.1, 2: 0.3, 3: 0.6, 4: 0.8, 5: 0.9, 6: 0.95}
 
@@ -44,12 +45,41 @@ def test_planted_shares_are_found(fitted):
 def test_unseen_answers_are_calibrated_and_wrong_beliefs_are_not():
     rng = random.Random(2)
     answers = [visits(200, rng) for _ in range(20)]
-    figures = calibration(fit_unseen(answers, ["a", "b"] * 10, seed=0))
+    figures = calibration(fit_unseen(answers, [("ab"[number % 2], number) for number in range(20)], seed=0))
     assert {"all", "both", "middle", "a", "b"} <= figures.keys()
     assert figures["all"]["error"] < 0.03
     assert figures["all"]["edges"] == sum(count for _, _, count in figures["all"]["diagram"]) == 20 * 200 * 2
     wrong = PRIOR.model_copy(update={"fused": (3.0, *PRIOR.fused[1:])})
     assert calibration(judged(wrong, answers[0], "a"))["both"]["error"] > 0.1
+
+
+def test_no_model_judges_a_question_that_it_was_fitted_to(monkeypatch):
+    answers = [[visit] for visit in visits(24, random.Random(5))]
+    questions = [("a", number // 2) for number in range(24)]  # each answered twice
+    fitted_to = []
+
+    def recorded(seen):
+        fitted_to.append([id(visit) for visit in seen])
+        return PRIOR
+
+    held = []
+
+    def judging(model, own, task):
+        held.append((len(fitted_to) - 1, [id(visit) for visit in own]))
+        return judged(model, own, task)
+
+    monkeypatch.setattr(edges, "fit_edges", recorded)
+    monkeypatch.setattr(edges, "judged", judging)
+    fit_unseen(answers, questions, seed=0)
+    assert len(held) == 24
+    by_visit = {id(visit): question for (visit,), question in zip(answers, questions, strict=True)}
+    for fold, (own,) in held:
+        assert by_visit[own] not in {by_visit[seen] for seen in fitted_to[fold]}
+
+
+def test_what_stayed_as_it_was_believed_is_named(fitted):
+    assert unfitted(fitted) == []
+    assert unfitted(PRIOR) == [*(f"copied {match}" for match in range(1, 7)), "fused", "proposed", "missed"]
 
 
 def test_a_call_is_expected_to_help_where_look_up_errs(fitted):

@@ -44,7 +44,7 @@ def rounds(answers=40, length=25, most_calls=3, seed=0, telling=True):
     tasks = np.where(prompts < answers // 2, "one", "other")
     calls = np.broadcast_to([max(0, calls_of(number)) for number in range(2 ** (STEPS + 1))], cost.shape)
     names = ("telling", "noise", "same", "calls")
-    return Rounds(STEPS, committed, cost, calls, signals, names, left, prompts, tasks, most_calls)
+    return Rounds(STEPS, committed, cost, calls, signals, names, left, prompts, tasks, np.zeros(count), most_calls)
 
 
 def slowly(made, schedules):
@@ -87,6 +87,29 @@ def test_a_policy_is_followed_along_its_own_path(known):
     assert made.rates()[0b1100] == pytest.approx(made.rate(always(made, 0b1100)))
     both = np.stack([best, random], axis=1)
     assert made.time_to_go(both)[:, 1] == pytest.approx(made.time_to_go(random))
+
+
+def test_a_call_after_a_pause_pays_for_what_was_committed_meanwhile(known):
+    made, best = known
+    told = replace(made, catch_up=np.full(len(made), 0.01))
+    random = np.random.default_rng(5).choice(list(made.schedules), size=len(made))
+    for schedules in (best, random):
+        time = 0.0
+        for answer in range(40):
+            place = seen = 25 * answer  # the middle drafter has read all before `seen`
+            while place < 25 * (answer + 1):
+                time += made.cost[place, schedules[place]]
+                committed = int(made.committed[place, schedules[place]])
+                if made.calls[place, schedules[place]]:
+                    traced_as = 0 if place == 25 * answer or seen > 25 * answer else 1  # nobody has called yet
+                    time += 0.01 * (place - seen - traced_as)
+                    seen = place + committed
+                place += committed
+        assert told.rate(schedules) == pytest.approx(40 * 25 / time)
+        assert told.rate(schedules) < made.rate(schedules)
+    for always_alike in (0b1000, 0b1100):
+        assert told.rate(always(made, always_alike)) == pytest.approx(made.rate(always(made, always_alike)))
+    assert told.without_catching_up().rate(best) == made.rate(best)
 
 
 def test_a_schedule_s_worth_is_the_time_to_the_end_with_it_once(known):
@@ -203,6 +226,34 @@ def test_rivals_find_the_rule_too(known):
     assert made.rate(rivals.threshold(made, 0)) > 0.97 * made.rate(best)
     assert fit_values(made, 0, lambda line: None, classification).rate > 0.98 * made.rate(best)
     assert made.rate(rivals.best_fixed(made, 0)) == pytest.approx(np.nanmax(made.rates()))
+
+
+def test_a_classifier_that_calls_too_seldom_is_given_an_offset(known):
+    made, best = known
+    margins = fit_values(made, 0, lambda line: None, classification).margins - 0.5
+    assert made.rate(made.outcome(decisions(margins))) < 0.9 * made.rate(best)
+    assert made.rate(rivals.with_best_offset(made, margins, 0)) > 0.97 * made.rate(best)
+
+
+def one_good(steps):
+    """Rounds in which one schedule is three times as fast as the others."""
+    made = rounds(answers=20, length=60, telling=False)
+    schedules = range(2**steps, 2 ** (steps + 1))
+    committed, cost = made.committed[:, : 2 ** (steps + 1)].copy(), np.ones((len(made), 2 ** (steps + 1)))
+    for number, schedule in enumerate(schedules):
+        committed[:, schedule] = np.minimum(made.left, 3 if number == 1 else 1)
+    calls = made.calls[:, : 2 ** (steps + 1)]
+    return replace(made, steps=steps, committed=committed, cost=cost, calls=calls, signals=made.signals[:, : 2**steps])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_bandit_settles_on_the_schedule_that_is_best(steps):
+    made = one_good(steps)
+    found = rivals.bandit(made, 0)
+    assert set(found.tolist()) <= set(made.schedules)
+    good = made.rate(always(made, 2**steps + 1))
+    assert made.rate(found) > 0.7 * good
+    assert good > 2.9 * made.rate(always(made, 2**steps))
 
 
 def test_a_prompt_s_rounds_share_a_fold():
