@@ -37,12 +37,12 @@ def greedy_answers(recorded: RecordedRun) -> list[Row]:
     if recorded.pair.middle is None:
         raise UserError(f"{recorded.folder}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
     rows = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok" and row.committed]
-    answers = list({(row.task, row.question_id, row.turn, *row.token_ids): row for row in reversed(rows)}.values())[
-        ::-1
-    ]
+    answers: dict[tuple[str | int, ...], Row] = {}
+    for row in rows:
+        answers.setdefault((row.task, row.question_id, row.turn, *row.token_ids), row)  # repeats tell nothing new
     if not answers:
         raise UserError(f"{recorded.folder}: holds no answer of the baseline to trace; run it first")
-    return answers
+    return list(answers.values())
 
 
 class Collector:

@@ -126,7 +126,7 @@ def missed_inputs(best: float, depth: int, recent: Recent) -> tuple[float, ...]:
 def dot(weights: Weights, inputs: Sequence[float]) -> float:
     """Return bias + weights x inputs."""
     total = weights[0]
-    for place, value in enumerate(inputs, 1):  # a third faster than `zip`, and a tree has a hundred edges
+    for place, value in enumerate(inputs, 1):  # `zip` takes nearly twice as long, and a tree has a hundred edges
         total += weights[place] * value
     return total
 

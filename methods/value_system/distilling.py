@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from methods.schedulers.artifact import Network, Planner
 from methods.value_system.rounds import Floats, Rounds
-from methods.value_system.values import FOLDS, decisions, fold_of
+from methods.value_system.values import decisions, held_out
 
 if TYPE_CHECKING:
     from sklearn.neural_network import MLPRegressor
@@ -85,13 +85,10 @@ def unseen_margins(rounds: Rounds, margins: Floats, seed: int) -> Floats:
 
     What they learn is what value models say, some of which have seen it.
     """
-    folds = fold_of(rounds.prompts, seed)
     found = np.full_like(margins, np.nan)
-    for fold in range(FOLDS):
-        held = folds == fold
-        if held.any() and not held.all():
-            network = distil(rounds.part(~held), margins[~held], seed)
-            found[held] = network_margins(network, rounds.part(held))
+    for held in held_out(rounds.prompts, seed):
+        network = distil(rounds.part(~held), margins[~held], seed)
+        found[held] = network_margins(network, rounds.part(held))
     return found
 
 

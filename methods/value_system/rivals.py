@@ -8,7 +8,7 @@ import numpy as np
 
 from methods.value_system.distilling import best_offset
 from methods.value_system.rounds import Floats, Rounds, Schedules, always
-from methods.value_system.values import FOLDS, decisions, fold_of
+from methods.value_system.values import decisions, held_out
 
 _ARMS = 4
 _EXPLORATION = 0.3
@@ -39,12 +39,9 @@ def with_best_offset(rounds: Rounds, margins: Floats, seed: int) -> Schedules:
         margins: of every state, [rounds, 2^D].
         seed: of folds.
     """
-    folds = fold_of(rounds.prompts, seed)
     moved = margins.copy()
-    for fold in range(FOLDS):
-        held = folds == fold
-        if held.any() and not held.all():
-            moved[held] -= best_offset(rounds.part(~held), margins[~held])
+    for held in held_out(rounds.prompts, seed):
+        moved[held] -= best_offset(rounds.part(~held), margins[~held])
     return rounds.outcome(decisions(moved))
 
 
@@ -63,12 +60,9 @@ def gap(rounds: Rounds, schedules: Schedules, fixed: Rounds) -> float:
 
 
 def _cross_fitted(rounds: Rounds, seed: int, policy: Callable[[Rounds, Rounds], Schedules]) -> Schedules:
-    folds = fold_of(rounds.prompts, seed)
     found = np.full(len(rounds), 2**rounds.steps)
-    for fold in range(FOLDS):
-        held = folds == fold
-        if held.any() and not held.all():
-            found[held] = policy(rounds.part(~held), rounds.part(held))
+    for held in held_out(rounds.prompts, seed):
+        found[held] = policy(rounds.part(~held), rounds.part(held))
     return found
 
 

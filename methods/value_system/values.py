@@ -8,7 +8,7 @@ upwards; models never see the prompts that they judge (cross-fitting).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +158,15 @@ def _back_up(rounds: Rounds, worth: Floats, margins: Floats, step: int) -> None:
     for state in rounds.level(step):
         calls = decisions(margins[:, state])
         worth[:, state] = np.where(calls, worth[:, 2 * state + 1], worth[:, 2 * state])
+
+
+def held_out(prompts: NDArray[np.int64], seed: int) -> Iterator[Bools]:
+    """Yield, for each fold, its rounds; none where it would leave nothing to learn from."""
+    folds = fold_of(prompts, seed)
+    for fold in range(FOLDS):
+        held = folds == fold
+        if held.any() and not held.all():
+            yield held
 
 
 def fold_of(prompts: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
