@@ -177,16 +177,20 @@ def _retime(clock: str, run: Path) -> Retiming:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--clock", required=True, metavar="profile:NAME", help="What to charge the recorded forwards.")
 @click.option(
-    "--methods", metavar="x,y", help="Methods of the run, or others to draft along its text.  [default: its own]"
+    "--methods",
+    metavar="x,y",
+    help="Methods of the run, or others to draft along its text.  [default: those of --config, or its own]",
 )
 @click.option(
-    "--artifact", metavar="NAME", help="What fitted methods of --methods were fitted to be.  [default: the pair's]"
+    "--artifact",
+    metavar="NAME",
+    help="What fitted methods that the run did not hold were fitted to be.  [default: the pair's]",
 )
 @click.option(
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A configuration that defines more methods.",
+    help="A configuration that defines methods.",
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the rows there.")
 @click.option("--format", "kind", type=REPORT_FORMATS, default="table", show_default=True)

@@ -59,13 +59,13 @@ class RunConfig(BaseModel):
     repeats: int = Field(default=1, ge=1, le=1000)
     """How often each question is answered."""
     steps: int | None = Field(default=None, ge=1)
-    """Drafting steps a round, for every method that drafts; a schedule of one's own must have as many."""
+    """Drafting steps a round of tree methods; null takes the pair's, or 5. A method's `schedule` has as many."""
     width: int | None = Field(default=None, ge=1)
-    """Frontier size, for every method that drafts."""
+    """Frontier size of tree methods; null takes the pair's, or 10."""
     budget: int | None = Field(default=None, ge=1)
-    """Draft nodes sent to the target a round, for every method that drafts."""
+    """Draft nodes that tree methods send to the target a round; null takes the pair's, or 15."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a core that it may use."""
+    """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a physical core that it may use."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
     follow: Literal["own", "reference"] = "own"

@@ -106,8 +106,9 @@ def replay(
         else:
             _check_greedy(recorded, name)
             rows += _drafted(recorded, spec, profile)
-    if artifact is not None and not any(spec.name not in known and is_fitted(spec.name) for spec in specs):
-        raise UserError(f"--artifact {artifact}: no fitted method that the run did not hold; name one with --methods")
+    fresh = [name for name in names if name not in known and name not in defined]
+    if artifact is not None and not any(is_fitted(name) for name in fresh):
+        raise UserError(f"--artifact {artifact}: no fitted method that neither the run nor --config holds; name one with --methods")
     tell_fitted_elsewhere(recorded.pair, clock, [spec for spec in specs if spec.name not in known])
     manifest = recorded.manifest.model_copy(
         update={

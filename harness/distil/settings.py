@@ -63,7 +63,7 @@ class DistilSettings(BaseModel):
     device: str = "cpu"
     """Torch device."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Torch threads; null is OMP_NUM_THREADS, or one a core that it may use."""
+    """Torch threads; null is OMP_NUM_THREADS, or one a physical core that it may use."""
     trust_remote_code: bool = False
     """Let a hub model run code of its own."""
 

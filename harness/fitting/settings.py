@@ -23,7 +23,7 @@ class FitSettings(BaseModel):
     decision_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """What a decision of the fitted scheduler takes where the clock charges less; null keeps to the clock."""
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """Of folds and fits."""
+    """Folds and fits derive from it."""
 
 
 class OracleSettings(BaseModel):

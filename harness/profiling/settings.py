@@ -19,13 +19,13 @@ class ProfileSettings(BaseModel):
     repeats: int = Field(default=9, ge=3)
     """Forwards a point of the grid, of which medians are kept."""
     seed: int = 0
-    """Of tokens and order."""
+    """Tokens and order derive from it."""
     dtype: Literal["bf16", "fp32"] | None = None
     """Floating-point type of the models; null takes the pair's."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a core that it may use."""
+    """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a physical core that it may use."""
     random_weights: bool = False
     """Give models of the pair's shapes random weights: times are the same, and neither weights nor a network needed."""
     trust_remote_code: bool = False

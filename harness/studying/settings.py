@@ -21,4 +21,4 @@ class StudySettings(BaseModel):
     figure: str | None = None
     """An SVG file for speedups along the study's axis."""
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """Of folds, fits and resamples."""
+    """Folds, fits and resamples derive from it."""

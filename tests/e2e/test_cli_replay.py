@@ -292,6 +292,13 @@ def test_fitted_methods_are_replayed_as_what_they_were_fitted_to_be(
     assert {method for method, *_ in rows} == {"autoregressive", *names}
     called = {method: sum(one.calls for one in row.rounds) for (method, *_), row in rows.items() if method in names}
     assert 0 < called["treegraft"] < called["all-mid"]
+    Path("own.yaml").write_text(json.dumps({"methods": [{"name": "flat", "base": "all-small", "budget": 3}]}))
+    beside = replayed("--config", "own.yaml", "--methods", "flat,treegraft", "--artifact", random_artifact())
+    fitted = [place for place in rows if place[0] == "treegraft"]
+    assert [beside[place].rounds for place in fitted] == [rows[place].rounds for place in fitted]
+    nobody = treegraft("replay", finished, "--clock", clock, "--config", "own.yaml", "--artifact", random_artifact())
+    assert nobody.code == 2
+    assert "no fitted method that neither the run nor --config holds" in nobody.err
 
 
 def test_a_scheduler_that_weighs_times_decides_anew_by_those_of_the_profile(run, replayed, treegraft, rows_of, clock):
