@@ -150,8 +150,7 @@ def compare_command(
 
 
 def _retime(clock: str, run: Path) -> Retiming:
-    from harness.asked import methods_asked
-    from harness.pair import Pair
+    from harness.asked import methods_asked, pair_asked
     from harness.results import read_manifest
     from harness.retiming import profile_of, retimed
     from methods.catalog import needed_drafters, weighs_times
@@ -159,7 +158,7 @@ def _retime(clock: str, run: Path) -> Retiming:
 
     folder = run.parent if run.is_file() else run
     manifest = read_manifest(folder)
-    profile = profile_of(clock, Pair.model_validate(manifest.pair))
+    profile = profile_of(clock, pair_asked(manifest, folder))
     if profile is None:
         raise UserError(f"--clock {clock}: not modelled; give profile:NAME, or compare with --mode wall")
     specs = methods_asked(manifest, folder)

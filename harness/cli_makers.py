@@ -116,11 +116,11 @@ def study_command(config: Path, kind: str, **flags: Any) -> None:
 
     settings = from_flags(StudySettings, given(flags))
     findings = run_study(config, settings, bar)
+    click.echo(render(findings, kind))
     if settings.figure is not None:
         from harness.studying.figure import draw
 
         draw(findings, Path(settings.figure))
-    click.echo(render(findings, kind))
 
 
 MAKERS = (distill_command, profile_command, fit_command, oracle_command, study_command)

@@ -78,6 +78,11 @@ class RunConfig(BaseModel):
     trust_remote_code: bool = False
     """Let a model from the hub bring code of its own."""
 
+    @property
+    def drafting(self) -> dict[str, int]:
+        """What it gives of the parameters that every tree method has."""
+        return self.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
+
     @field_validator("tasks", "methods", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:

@@ -21,7 +21,9 @@ def tell_fitted_elsewhere(pair: Pair, clock: str, methods: Sequence[MethodSpec])
             continue
         if spec.family == "calibrated":
             edges = load_edges(spec.settings)
-            difference = fitted_elsewhere(edges.pair, edges.clock, {}, pair.name, clock, spec.settings)
+            own = spec.settings.model_copy(update={"small": "ngram"})  # it has no other look-up
+            fitted = edges.pair, edges.clock, edges.drafting
+            difference = fitted_elsewhere(*fitted, pair.name, clock, own)
         else:
             artifact = load_artifact(name, spec.settings)
             fitted = artifact.pair, artifact.clock, artifact.drafting

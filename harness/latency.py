@@ -11,7 +11,7 @@ from harness.garbage import no_garbage_collection
 from harness.loading import LoadedPair
 from harness.pair import Pair
 from harness.results import Latency
-from methods.catalog import load_family, resolve
+from methods.catalog import MethodSpec, load_family, resolve
 from methods.core.generation import Generation
 from methods.core.sampling import DecodingParams
 from methods.method import PromptError
@@ -22,7 +22,7 @@ _ANSWERS = 3
 _TOKENS = 32
 
 
-def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: int) -> Latency | None:
+def measured_latency(loaded: LoadedPair, prompt: Sequence[int], config: RunConfig) -> Latency | None:
     """Decode a prompt with every drafting step the middle's, three times after a first; return medians of mean times.
 
     Prefill is left out of both.
@@ -30,14 +30,14 @@ def measured_latency(loaded: LoadedPair, prompt: Sequence[int], max_new_tokens: 
     Args:
         loaded: a pair with a middle drafter.
         prompt: token ids.
-        max_new_tokens: most tokens of the run's answers.
+        config: the run's configuration.
 
     Returns:
         None where the prompt leaves target or middle no room to work in.
     """
-    spec = resolve("all-mid", definitions={}, pair=loaded.pair.defaults, config={}, flags={})
+    spec = _all_mid(loaded.pair, config)
     method = load_family(spec.family)(loaded.models, spec.settings)
-    params = DecodingParams(min(_TOKENS, max_new_tokens))
+    params = DecodingParams(min(_TOKENS, config.max_new_tokens))
     try:
         with no_garbage_collection():
             answers = [method.generate(prompt, params) for _ in range(1 + _ANSWERS)][1:]  # the first one warms up
@@ -73,9 +73,9 @@ def run_latency(
         return Latency(target_ms=target_ms, middle_ms=middle_ms, source="given by latency")
     middle = median(map(len, prompts)) if prompts else 1
     if profile is not None:
-        return profile_latency(profile, loaded.pair, int(middle))
+        return profile_latency(profile, loaded.pair, config, int(middle))
     for prompt in sorted(prompts, key=lambda prompt: abs(len(prompt) - middle)):
-        latency = measured_latency(loaded, prompt, config.max_new_tokens)
+        latency = measured_latency(loaded, prompt, config)
         if latency is not None:
             return latency
     return None
@@ -86,14 +86,23 @@ def told(latency: Latency | None) -> SchedulerLatency | None:
     return None if latency is None else SchedulerLatency(latency.target_ms, latency.middle_ms)
 
 
-def profile_latency(profile: Profile, pair: Pair, context: int) -> Latency:
+def profile_latency(profile: Profile, pair: Pair, config: RunConfig, context: int) -> Latency:
     """Return what a profile charges for a verification of a full tree and for a middle step on a full frontier.
+
+    Args:
+        profile: what things cost.
+        pair: the run's.
+        config: the run's, whose `width` and `budget` say what is full.
+        context: tokens behind which both stand.
 
     Raises:
         UserError: the profile knows no middle.
     """
-    settings = resolve("all-mid", definitions={}, pair=pair.defaults, config={}, flags={}).settings
-    return latency_with(settings, profile, context)
+    return latency_with(_all_mid(pair, config).settings, profile, context)
+
+
+def _all_mid(pair: Pair, config: RunConfig) -> MethodSpec:
+    return resolve("all-mid", definitions={}, pair=pair.defaults, config=config.drafting, flags={})
 
 
 def latency_with(settings: Settings, profile: Profile, context: int) -> Latency:

@@ -85,7 +85,7 @@ class Pair(BaseModel):
     attention: Literal["sdpa", "eager"] = "sdpa"
     """Attention back end."""
     held_out: bool | Literal["unknown"] = "unknown"
-    """Whether the pair was kept out of fitting in the paper."""
+    """True: nothing may be fitted to it; it is there to judge on."""
     performance: bool = True
     """False: for correctness alone, refused in performance tables."""
     defaults: dict[str, Any] = Field(default_factory=dict)

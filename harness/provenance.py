@@ -8,15 +8,20 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from harness.results import Start
+
 if TYPE_CHECKING:
     import torch
 
 _PACKAGES = ("treegraft-bench", "torch", "transformers", "tokenizers", "safetensors", "gguf", "numpy", "scipy")
+FITTERS = ("scikit-learn", "lightgbm")
+"""What decides about fits besides."""
 
 
 def file_digest(path: Path) -> str:
@@ -45,10 +50,14 @@ def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what decides about output and speed."""
+def versions(beside: Sequence[str] = ()) -> dict[str, str]:
+    """Return the versions of what decides about output and speed.
+
+    Args:
+        beside: distributions asked for as well.
+    """
     found = {"python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *beside):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -124,6 +133,24 @@ def device_line(facts: Mapping[str, Any], gpus: Sequence[str]) -> str:
     drivers = sorted({gpu["driver"] for gpu in watched if "driver" in gpu})
     driver = f" (driver {', '.join(drivers)})" if drivers else ""
     return f"{', '.join(gpus)}{driver}; host {host}"
+
+
+def this_start(command: Sequence[str], gpus: Sequence[str] = ()) -> Start:
+    """Return what this process is: its code, packages and machine.
+
+    Args:
+        command: what was typed.
+        gpus: UUIDs of those that it uses.
+    """
+    root = Path(__file__).parents[1]
+    return Start(
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=list(command),
+        git=git_state(root),
+        source=source_digest(root),
+        versions=versions(),
+        machine=machine(gpus),
+    )
 
 
 def allowed_cores() -> int | None:

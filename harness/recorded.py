@@ -16,7 +16,7 @@ from harness.plan import load_blocks
 from harness.prompts import conversation, prompt_ids
 from harness.registry import unknown_name
 from harness.results import Row, last_attempts, read_manifest, read_rows
-from methods.catalog import BASELINE, MethodSpec
+from methods.catalog import BASELINE, MethodSpec, fitted_digest
 from methods.core.model import TreeModel
 from methods.method import Models
 from tasks.question import Question
@@ -82,9 +82,26 @@ class RecordedRun:
         return int(median([tokens for tokens in prompts.values() if tokens] or [1]))
 
     def drafting_models(self, spec: MethodSpec) -> Models:
-        """Return its models for a method that drafts along recorded text: the target runs a prefill at most."""
+        """Return its models for a method that drafts along recorded text: the target runs a prefill at most.
+
+        Raises:
+            UserError: the method was fitted to be something else when the run was made.
+        """
+        self.check_artifact(spec)
         models = self.loaded.models
         return models if spec.settings.estimate == "prefill" else replace(models, target=_Unasked(models.target.model))
+
+    def check_artifact(self, spec: MethodSpec) -> None:
+        """Refuse a method that was fitted to be something else when the run was made.
+
+        Raises:
+            UserError: it was, or its artifact is gone.
+        """
+        if fitted_digest(spec) != spec.artifact_sha256:
+            raise UserError(
+                f"{self.folder}: method {spec.name!r}: its artifact {spec.settings.artifact} has changed since the "
+                "run; restore it, or define a method of another name"
+            )
 
     def spec(self, name: str) -> MethodSpec:
         """Return one of its methods.

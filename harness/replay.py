@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hardware_profiles.profile import Profile
-from harness.config import METHOD_FLAGS, load_config, resolve_methods
+from harness.config import load_config, resolve_methods
 from harness.errors import UserError
 from harness.fitted import tell_fitted_elsewhere
 from harness.latency import profile_latency, told
 from harness.method_checks import check_methods
+from harness.provenance import this_start
 from harness.recorded import RecordedRun
 from harness.registry import unknown_name
-from harness.results import ROWS_FILE, Manifest, Row
+from harness.results import ROWS_FILE, Latency, Manifest, Row
 from harness.retiming import profile_of, retimed
 from harness.store import Store
 from methods.catalog import (
@@ -40,7 +42,8 @@ class Replay:
     """A replayed run.
 
     Attributes:
-        manifest: the run's own, with the clock and the methods of the replay.
+        manifest: the run's own, with the clock and the methods of the replay; where methods were drafted anew, with
+            what their schedulers were told, and one start more: the code that drafted them.
         rows: one a recorded answer and method.
         left_out: methods of the run that show no rounds.
     """
@@ -81,7 +84,7 @@ def replay(
         methods: names, of the run, of `config` or of the catalogue; None takes those of `config`, or else all
             of the run that show rounds.
         artifact: what fitted methods that the run did not hold were fitted to be; None takes the pair's.
-        config: a configuration that defines methods; nothing else of it is read.
+        config: a configuration that defines methods; beside them its steps, width and budget are read.
 
     Raises:
         UserError: no such run, profile or method, or one that cannot be timed.
@@ -92,42 +95,65 @@ def replay(
         raise UserError("--clock wall: the run was measured so already; give profile:NAME")
     blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
     known = recorded.specs
-    defined = _defined(config, recorded, profile) if config is not None else {}
+    defined = _defined(config, recorded) if config is not None else {}
     asked = methods or list(defined) or [name for name in known if name not in blind]
     names = list(dict.fromkeys([BASELINE, *asked]))
-    specs: list[MethodSpec] = []
-    rows: list[Row] = []
-    for name in names:
-        spec = known.get(name) or defined.get(name) or _new_spec(name, recorded, artifact)
-        specs.append(spec)
-        if name in known and not weighs_times(spec):
-            neural = needed_drafters(spec)
-            rows += [retimed(row, profile, neural) for row in recorded.rows if row.method == name]
-        else:
-            _check_greedy(recorded, name)
-            rows += _drafted(recorded, spec, profile)
-    fresh = [name for name in names if name not in known and name not in defined]
-    if artifact is not None and not any(is_fitted(name) for name in fresh):
-        raise UserError(f"--artifact {artifact}: no fitted method that neither the run nor --config holds; name one with --methods")
-    tell_fitted_elsewhere(recorded.pair, clock, [spec for spec in specs if spec.name not in known])
+    specs = [known.get(name) or defined.get(name) or _new_spec(name, recorded, artifact) for name in names]
+    new = [spec for spec in specs if spec.name not in known]
+    check_methods(recorded.pair, new, profile)
+    if artifact is not None:
+        _check_artifact(artifact, [spec.name for spec in new if spec.name not in defined])
+    tell_fitted_elsewhere(recorded.pair, clock, new)
+    drafted = [spec for spec in specs if spec in new or weighs_times(spec)]
+    for spec in drafted:
+        _check_greedy(recorded, spec.name)
+    latency = _latency(recorded, profile, drafted)
+    rows = [
+        row
+        for spec in specs
+        for row in (_drafted(recorded, spec, profile, latency) if spec in drafted else _kept(recorded, spec, profile))
+    ]
     manifest = recorded.manifest.model_copy(
         update={
             "config": {**recorded.manifest.config, "clock": clock, "methods": names},
             "methods": [spec.model_dump() for spec in specs],
             "profile": profile.model_dump(mode="json"),
+            "starts": [*recorded.manifest.starts, *([this_start(["treegraft", *sys.argv[1:]])] if drafted else [])],
+            "latency": latency or recorded.manifest.latency,
         }
     )
     return Replay(manifest, rows, sorted(blind - {*names}))
 
 
-def _defined(file: Path, recorded: RecordedRun, profile: Profile) -> dict[str, MethodSpec]:
+def _check_artifact(artifact: str, fresh: Sequence[str]) -> None:
+    """Refuse an artifact that no method of the catalogue is given."""
+    if not any(map(is_fitted, fresh)):
+        raise UserError(
+            f"--artifact {artifact}: no fitted method that neither the run nor --config holds; name one with --methods"
+        )
+
+
+def _kept(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Iterator[Row]:
+    neural = needed_drafters(spec)
+    yield from (retimed(row, profile, neural) for row in recorded.rows if row.method == spec.name)
+
+
+def _latency(recorded: RecordedRun, profile: Profile, drafted: Sequence[MethodSpec]) -> Latency | None:
+    """Return what schedulers of methods that are drafted anew are told; None where nobody has to be."""
+    if not any("middle" in needed_drafters(spec) for spec in drafted):
+        return None
+    return profile_latency(profile, recorded.pair, recorded.config, recorded.median_prompt)
+
+
+def _defined(file: Path, recorded: RecordedRun) -> dict[str, MethodSpec]:
     """Return the methods of a configuration, with the run's parameters where it gives none."""
     config, values = load_config(file, {})
-    specs = resolve_methods(config, {**_keys(recorded), **values}, {}, recorded.pair.defaults)
+    if "methods" not in values:
+        raise UserError(f"{file}: defines no methods; write for example `methods: [{{name: mine, base: all-small}}]`")
+    specs = resolve_methods(config, {**recorded.config.drafting, **values}, {}, recorded.pair.defaults)
     for spec in specs:
         if spec.name != BASELINE and spec.name in recorded.specs and spec != recorded.specs[spec.name]:
             raise UserError(f"{file}: method {spec.name!r} is another one in the run; give it a name of its own")
-    check_methods(recorded.pair, specs, profile)
     return {spec.name: spec for spec in specs if spec.name != BASELINE}
 
 
@@ -135,14 +161,7 @@ def _new_spec(name: str, recorded: RecordedRun, artifact: str | None) -> MethodS
     if name not in catalogue():
         raise unknown_name("method", name, {*recorded.specs, *catalogue()})
     flags = {"artifact": artifact} if artifact is not None and is_fitted(name) else {}
-    spec = resolve(name, definitions={}, pair=recorded.pair.defaults, config=_keys(recorded), flags=flags)
-    if "middle" in needed_drafters(spec) and recorded.pair.middle is None:
-        raise UserError(f"--methods {name}: pair {recorded.pair.name}: {recorded.pair.no_middle}")
-    return spec
-
-
-def _keys(recorded: RecordedRun) -> dict[str, Any]:
-    return recorded.config.model_dump(include=set(METHOD_FLAGS), exclude_none=True)
+    return resolve(name, definitions={}, pair=recorded.pair.defaults, config=recorded.config.drafting, flags=flags)
 
 
 def _check_greedy(recorded: RecordedRun, name: str) -> None:
@@ -153,13 +172,12 @@ def _check_greedy(recorded: RecordedRun, name: str) -> None:
         )
 
 
-def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile) -> Iterator[Row]:
+def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile, latency: Latency | None) -> Iterator[Row]:
     method = load_family(spec.family)(recorded.drafting_models(spec), spec.settings)
     if not isinstance(method, TreeMethod):
         raise UserError(f"--methods {spec.name}: it drafts no trees of ours; give a tree method")
     rows = [row for row in recorded.rows if row.method == BASELINE and row.status == "ok"]
-    if rows and "middle" in needed_drafters(spec):
-        method.latency = told(profile_latency(profile, recorded.pair, recorded.median_prompt))
+    method.latency = told(latency)
     for row in rows:
         prefill, rounds = method.redraft(recorded.prompt(row), row.token_ids, recorded.config.max_new_tokens)
         drafted = list(rounds)

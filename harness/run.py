@@ -17,7 +17,7 @@ from harness.fitted import tell_fitted_elsewhere
 from harness.method_checks import check_methods
 from harness.pair import Pair, get_pair
 from harness.plan import Block, load_blocks
-from harness.results import Manifest, Row, Start, TaskData, last_attempts
+from harness.results import Manifest, Row, TaskData, last_attempts
 from harness.retiming import profile_of
 from harness.store import Store
 from methods.catalog import FAMILIES, PEERS, MethodSpec, needed_drafters
@@ -137,16 +137,7 @@ def execute(plan: Plan, *, progress: Progress | None, command: list[str]) -> Out
             methods=[spec.model_dump() for spec in plan.methods],
             tasks=plan.data,
             profile=None if plan.profile is None else plan.profile.model_dump(mode="json"),
-            starts=[
-                Start(
-                    at=datetime.now(UTC).isoformat(timespec="seconds"),
-                    command=command,
-                    git=provenance.git_state(Path(__file__).parent),
-                    source=provenance.source_digest(Path(__file__).parents[1]),
-                    versions=provenance.versions(),
-                    machine=provenance.machine(gpu_uuids(loaded.models)),
-                )
-            ],
+            starts=[provenance.this_start(command, gpu_uuids(loaded.models))],
         )
         rows = store.begin(manifest)
         attempts = _open_blocks(plan, rows)

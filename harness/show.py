@@ -44,6 +44,7 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
         raise UserError(f"--round {round_number}: the answer has rounds 0 to {len(row.rounds) - 1}")
     prompt = recorded.prompt(row)
     tokenizer = recorded.loaded.models.tokenizer
+    recorded.check_artifact(spec)
     decoder = load_family(spec.family)(recorded.loaded.models, spec.settings)
     if not isinstance(decoder, TreeMethod):
         raise UserError(f"--method {method}: it drafts no trees of ours; give a tree method")

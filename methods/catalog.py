@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import UserError
 from harness.registry import unknown_name
-from methods.schedulers.artifact import artifact_digest
+from methods.schedulers.artifact import DRAFTING_KEYS, artifact_digest
 from methods.schedulers.edge_artifact import edges_digest
 from methods.settings import Settings
 
@@ -37,19 +37,10 @@ FITTED = ("learned", "planner")
 
 _BOUNDED = ("early", "entropy-confidence", "candidate-score-gap", "latency-normalized", *FITTED)
 
-_DRAFTING = (
-    "steps",
-    "width",
-    "budget",
-    "longest_match",
-    "exhaustion",
-    "estimate",
-    "small",
-    "look_back",
-    "reselect",
-    "non_destructive",
-    "raise_scores",
-)
+UNCHANGING = ("never", "always", "fixed")
+"""Schedulers that call in the same steps of every round, whatever things cost."""
+
+_DRAFTING = (*DRAFTING_KEYS, "small")
 """Parameters that every scheduler of treegraft drafts by."""
 
 _READ = {"calibrated": ("artifact", "options", "steps", "width", "budget"), "autoregressive": ()}
@@ -138,8 +129,10 @@ def resolve(
     if isinstance(merged.get("options"), Mapping):
         merged["options"] = {key: value for layer in options for key, value in layer.items()}
     asked = {**config, **own, **flags}
-    if merged.get("schedule") and "schedule" not in asked and isinstance(asked.get("steps"), int):
-        merged["schedule"] = merged["schedule"][: asked["steps"]]  # fewer steps were asked for
+    steps, schedule = asked.get("steps"), merged.get("schedule")
+    if schedule and "schedule" not in asked and isinstance(steps, int):
+        longer = [] if "schedule" in entry.settings else [0] * (steps - len(schedule))  # of the pair's
+        merged["schedule"] = [*schedule[:steps], *longer]
     try:
         spec = MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
     except ValidationError as error:
@@ -152,18 +145,27 @@ def resolve(
         given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
         raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
     _check_reads(spec, own)
-    digest = edges_digest if spec.family == "calibrated" else artifact_digest
-    if not _reads_artifact(spec.family, spec.settings.scheduler) or spec.settings.artifact is None:
-        return spec
     try:
-        return spec.model_copy(update={"artifact_sha256": digest(spec.settings.artifact)})
+        return spec.model_copy(update={"artifact_sha256": fitted_digest(spec)})
     except UserError as error:
         raise UserError(f"method {name!r}: {error}") from error
 
 
+def fitted_digest(spec: MethodSpec) -> str | None:
+    """Return the sha256 of what a method was fitted to be, as it lies there now; None where it reads no artifact.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if not _reads_artifact(spec.family, spec.settings.scheduler) or spec.settings.artifact is None:
+        return None
+    digest = edges_digest if spec.family == "calibrated" else artifact_digest
+    return digest(spec.settings.artifact)
+
+
 def weighs_times(spec: MethodSpec) -> bool:
     """Return whether a method's schedules hang on T_tgt and T_mid; those of a plug-in's scheduler may."""
-    return spec.family == "treegraft" and spec.settings.scheduler not in ("never", "always", "fixed")
+    return spec.family == "treegraft" and spec.settings.scheduler not in UNCHANGING
 
 
 def is_fitted(name: str) -> bool:
@@ -183,14 +185,17 @@ def _check_reads(spec: MethodSpec, own: Mapping[str, Any]) -> None:
         UserError: nobody reads one.
     """
     family, scheduler = spec.family, spec.settings.scheduler
-    if family not in FAMILIES or (family == "treegraft" and scheduler not in ("never", "always", "fixed", *_BOUNDED)):
+    if family not in FAMILIES or (family == "treegraft" and scheduler not in (*UNCHANGING, *_BOUNDED)):
         return  # a plug-in may read anything
     reader = f"scheduler {scheduler}" if family == "treegraft" else family
     read = {*_READ.get(family, ("options",))}
+    if family == "calibrated" and spec.settings.options.get("size") != "budget":
+        read.remove("budget")  # the machine sizes its trees
     if family == "treegraft":
         read = {"scheduler", *_DRAFTING, *(key for key, readers in _READERS.items() if scheduler in readers)}
     for key in ("scheduler", *_READERS, *_DRAFTING, "options"):
         if own.get(key) not in (None, {}) and key not in read:
+            reader = "calibrated of size machine" if (family, key) == ("calibrated", "budget") else reader
             raise UserError(f"method {spec.name!r}: {key}: {reader} does not read it; leave it out")
 
 

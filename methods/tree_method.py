@@ -61,7 +61,7 @@ class TreeMethod(Method):
             self.advance(new, [tree.source(node) for node in accepted], watch)
             taken.append((tree, new))
             kept = accepted[1 : len(new) + 1]
-            rounds.append(Round(self.schedule(), len(tree) - 1, len(kept), forwards, _by_middle(tree, kept)))
+            rounds.append(Round(self.schedule(), len(tree) - 1, len(kept), forwards, tree.by_middle(kept)))
         decode_s = watch.stop()
         flips = None if params.reference is None else [flip for flip in sampler.flips if flip[0] < len(output)]
         edges = tally_edges(taken)
@@ -135,12 +135,8 @@ class TreeMethod(Method):
             forwards.append(Forward("target", None, len(tree), len(context) - 1))
             path = tree.follow(token_ids[done:])
             new = list(token_ids[done : done + len(path)])
-            record = Round(self.schedule(), len(tree) - 1, len(path) - 1, forwards, _by_middle(tree, path))
+            record = Round(self.schedule(), len(tree) - 1, len(path) - 1, forwards, tree.by_middle(path))
             yield tree, record
             done += len(new)
             context += new
             self.advance(new, [tree.source(node) for node in path], watch)
-
-
-def _by_middle(tree: DraftTree, nodes: Sequence[int]) -> int:
-    return sum(tree.origins[node] == "middle" for node in nodes)

@@ -95,14 +95,12 @@ def _decoding(manifest: Manifest) -> dict[str, Any]:
 
 
 def changes(base: Manifest, head: Manifest) -> list[str]:
-    """Return what differs between two runs that may be compared: code, versions, methods' settings."""
-    first, last = (manifest.starts[-1] if manifest.starts else None for manifest in (base, head))
+    """Return what differs between two runs that may be compared: code and versions of any start, methods' settings."""
     found = []
-    if first and last:
-        found += _changed("commit", _commit(first.git), _commit(last.git))
-        found += _changed("source", first.source[:12], last.source[:12])
-        for package in sorted(first.versions.keys() | last.versions.keys()):
-            found += _changed(package, first.versions.get(package), last.versions.get(package))
+    if base.starts and head.starts:
+        old_code, new_code = _code(base), _code(head)
+        for what in dict.fromkeys(["commit", "source", *sorted(old_code.keys() | new_code.keys())]):
+            found += _changed(what, old_code.get(what), new_code.get(what))
     if any(_weighs_times(spec) for spec in (*base.methods, *head.methods)):
         found += _changed("T_tgt, T_mid told to schedulers:", _told(base), _told(head))
     found += _changed("attention", base.pair.get("attention"), head.pair.get("attention"))
@@ -118,6 +116,15 @@ def changes(base: Manifest, head: Manifest) -> list[str]:
                 for change in _changed(key, old.get(key), new.get(key)):
                     settings.setdefault(change, []).append(str(name))
     return found + [f"{change} ({', '.join(names)})" for change, names in settings.items()]
+
+
+def _code(manifest: Manifest) -> dict[str, str]:
+    """Return a run's commit, source and versions; several values where its starts differ."""
+    starts = [
+        {"commit": _commit(start.git), "source": start.source[:12], **start.versions} for start in manifest.starts
+    ]
+    names = {name for start in starts for name in start}
+    return {name: " and ".join(dict.fromkeys(start.get(name, "None") for start in starts)) for name in names}
 
 
 def _weighs_times(spec: dict[str, Any]) -> bool:

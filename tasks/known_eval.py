@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from unicodedata import normalize
 
 from tasks.question import Question
 from tasks.registry import get_task, task_names
-from tasks.sources import load_questions
+from tasks.sources import NoQuestionsError, load_questions
+from tasks.task import load_task
 
 _DIGESTS = "eval_digests.txt"
+_PARTS = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 
 
 def question_digest(question: Question) -> str:
@@ -17,10 +24,49 @@ def question_digest(question: Question) -> str:
     return hashlib.sha256(" ".join(question.turns[0].split()).encode()).hexdigest()
 
 
-def known_eval_digests() -> frozenset[str]:
-    """Return the digests of the questions that papers of this field report on, and of the embedded set."""
+def plain_digest(turn: str) -> str:
+    """Return the SHA-256 (hex) of a first turn's words, numbers and signs, so that it is known as its source has it.
+
+    Case, blanks, a question mark at the end, and what one of our tasks puts before its questions make no difference.
+    """
+    plain = normalize("NFKC", turn).casefold().strip()
+    for prefix in _prefixes():
+        if plain.startswith(prefix):
+            plain = plain.removeprefix(prefix)
+            break
+    parts = _PARTS.findall(plain)
+    while parts and parts[-1] == "?":
+        parts.pop()
+    return hashlib.sha256((" ".join(parts) or turn).encode()).hexdigest()
+
+
+def measured_digests(data: str | None, tasks: Sequence[str]) -> frozenset[str]:
+    """Return the plain digests of all questions that may be measured on.
+
+    These are those that papers of this field report on, the embedded set, and what a data folder holds for any task.
+
+    Args:
+        data: a data folder; without one, the usual sources are asked for `tasks`.
+        tasks: names.
+
+    Raises:
+        UserError: a file is broken.
+    """
     text = files("tasks").joinpath(_DIGESTS).read_text(encoding="utf-8")
     known = {line for line in text.split("\n") if line and not line.startswith("#")}
-    for name in task_names():
-        known |= {question_digest(question) for question in load_questions(get_task(name), data="embedded").questions}
+    every = task_names()
+    for source, names in (("embedded", every), (data, tasks if data is None else every)):
+        for name in names:
+            try:
+                questions = load_questions(get_task(name), data=source).questions
+            except NoQuestionsError:
+                continue
+            known |= {plain_digest(question.turns[0]) for question in questions}
     return frozenset(known)
+
+
+@cache
+def _prefixes() -> list[str]:
+    """Return what the packaged tasks put before their questions, the longest first."""
+    tasks = map(load_task, Path(__file__).parent.glob("*.yaml"))
+    return sorted({task.prompt.prefix.casefold().strip() for task in tasks} - {""}, key=len, reverse=True)

@@ -91,7 +91,9 @@ def _from_folder(task: Task, split: SplitName, data: str) -> Loaded:
     if split == "eval" and task.spec_bench and mixed.is_file():
         ours = in_categories(read_records(mixed), task.spec_bench)
         if not ours:
-            raise UserError(f"{mixed}: has no category {' or '.join(task.spec_bench)}: add {task.name}/{mixed.name}")
+            raise NoQuestionsError(
+                f"{mixed}: has no category {' or '.join(task.spec_bench)}: add {task.name}/{mixed.name}"
+            )
         return _loaded(task, split, from_fastchat(ours, task.prompt), "data", mixed.name, ())
     spec_bench = [f"Spec-Bench's {mixed}"] if split == "eval" and task.spec_bench else []
     looked_for = ", ".join([OWN_NAMES[split], *task.split(split).files, *spec_bench])

@@ -49,7 +49,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     """
     pair = get_pair(settings.target).model_copy(update={"middle": None, "small": None})
     out = _out_folder(settings)
-    questions = tuple(own_questions(settings.prompts))
+    questions = tuple(own_questions(settings.prompts, settings.data))
     loaded = load_as_asked(pair, settings)
     target = loaded.models.target.model
     sharing_layers(target, settings.layers, "--layers")  # refuses them before hours of work

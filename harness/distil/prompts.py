@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,24 @@ from harness.distil.settings import DistilSettings
 from harness.errors import UserError
 from harness.pair import Pair
 from harness.prompts import conversation, prompt_ids
+from tasks.known_eval import measured_digests, plain_digest
 from tasks.registry import get_task
 from tasks.sources import load_questions
 
 
-def own_questions(files: Sequence[str]) -> list[str]:
+def own_questions(files: Sequence[str], data: str | None) -> list[str]:
     """Return the first turns of JSON-lines files with `turns`.
 
+    Args:
+        files: the files.
+        data: folder of questions that are measured on, beside those that are known.
+
     Raises:
-        UserError: a file cannot be read or a line holds no turns; names both.
+        UserError: a file cannot be read, or a line holds no turns, or a question to be measured on; names both.
     """
+    known = measured_digests(data, []) if files else frozenset[str]()
     return [
-        _first_turn(file, number, line)
+        _first_turn(file, number, line, known)
         for file in files
         for number, line in enumerate(_lines(file), start=1)
         if line.strip()
@@ -36,13 +42,15 @@ def _lines(file: str) -> list[str]:
         raise UserError(f"--prompts {file}: cannot be read ({error}); give a JSON-lines file") from error
 
 
-def _first_turn(file: str, number: int, line: str) -> str:
+def _first_turn(file: str, number: int, line: str, known: Collection[str]) -> str:
     try:
         turns = json.loads(line)["turns"]
     except (ValueError, KeyError, TypeError, RecursionError):
         turns = None
     if not (isinstance(turns, list) and turns and isinstance(turns[0], str) and turns[0].strip()):
         raise UserError(f'--prompts {file}: line {number}: no question; write for example {{"turns": ["Why?"]}}')
+    if plain_digest(turns[0]) in known:
+        raise UserError(f"--prompts {file}: line {number}: a question to be measured on; take it out")
     return turns[0]
 
 

@@ -77,7 +77,7 @@ def _charged(
     signals = np.full((count, 2**steps, len(names)), np.nan)
     left, prompts = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     catch_up = np.zeros(count)
-    tasks = np.empty(count, dtype="<U32")
+    tasks = np.array([answer.facts["task"] for answer in answers for _ in range(answer.tokens)], dtype=np.str_)
     questions: dict[tuple[str, str], int] = {}
     first = 0
     for answer in answers:
@@ -85,7 +85,6 @@ def _charged(
         context = read_context(int(facts["prompt_tokens"]), latency)
         places = slice(first, first + answer.tokens)
         prompts[places] = questions.setdefault((facts["task"], facts["question_id"]), len(questions))
-        tasks[places] = facts["task"]
         left[places] = np.arange(answer.tokens, 0, -1)
         catch_up[places] = _token_ms(int(facts["prompt_tokens"]), profile) / latency.target_ms
         for row, one in enumerate(answer.rounds, first):

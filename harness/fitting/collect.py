@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.config import METHOD_FLAGS
 from harness.errors import UserError
 from harness.flags import Bar
 from harness.recorded import RecordedRun
@@ -45,6 +44,30 @@ def greedy_answers(recorded: RecordedRun) -> list[Row]:
     return list(answers.values())
 
 
+def traced_spec(recorded: RecordedRun, settings: Mapping[str, Any]) -> MethodSpec:
+    """Return the method whose rounds are traced, with the pair's and the run's parameters.
+
+    Args:
+        recorded: the run.
+        settings: drafting settings over those.
+
+    Raises:
+        UserError: its small steps are a neural model's, or too many.
+    """
+    pair, config = recorded.pair, recorded.config.drafting
+    spec = resolve("treegraft-fixed", definitions={}, pair=pair.defaults, config=config, flags=settings)
+    if spec.settings.small != "ngram":
+        raise UserError(
+            f"{recorded.folder}: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out"
+        )
+    if spec.settings.steps > MOST_STEPS:
+        raise UserError(
+            f"{recorded.folder}: {spec.settings.steps} steps have {2**spec.settings.steps} schedules, too many to "
+            f"trace; give steps {MOST_STEPS} at most"
+        )
+    return spec
+
+
 class Collector:
     """Traces the baseline's answers of a run.
 
@@ -66,7 +89,7 @@ class Collector:
         limit: int | None = None,
     ) -> None:
         answers = greedy_answers(recorded)
-        chosen = _first_questions(answers, limit)
+        chosen = first_questions(answers, limit)
         self.answers = [row for row in answers if (row.task, row.question_id) in chosen]
         self._recorded, self._folder, self._settings = recorded, folder, dict(settings or {})
         try:
@@ -123,24 +146,8 @@ class Collector:
 
     @cached_property
     def spec(self) -> MethodSpec:
-        """The method whose rounds are traced, with the pair's and the run's parameters.
-
-        Raises:
-            UserError: its small steps are a neural model's.
-        """
-        recorded, pair = self._recorded, self._recorded.pair
-        config = recorded.config.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
-        spec = resolve("treegraft-fixed", definitions={}, pair=pair.defaults, config=config, flags=self._settings)
-        if spec.settings.small != "ngram":
-            raise UserError(
-                f"{recorded.folder}: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out"
-            )
-        if spec.settings.steps > MOST_STEPS:
-            raise UserError(
-                f"{recorded.folder}: {spec.settings.steps} steps have {2**spec.settings.steps} schedules, too many to "
-                f"trace; give steps {MOST_STEPS} at most"
-            )
-        return spec
+        """The method whose rounds are traced; see `traced_spec`."""
+        return traced_spec(self._recorded, self._settings)
 
     @property
     def drafting(self) -> dict[str, Any]:
@@ -157,7 +164,7 @@ def _digest_of(row: Row) -> str:
     return hashlib.sha256(" ".join(map(str, row.token_ids)).encode()).hexdigest()
 
 
-def _first_questions(answers: Sequence[Row], limit: int | None) -> set[tuple[str, int]]:
+def first_questions(answers: Sequence[Row], limit: int | None) -> set[tuple[str, int]]:
     """Return the questions with the lowest ids, so many a task."""
     ids: dict[str, set[int]] = {}
     for row in answers:

@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from hardware_profiles.profile import Profile
-from harness.config import METHOD_FLAGS
 from harness.errors import UserError
 from harness.fitting.collect import greedy_answers
 from harness.fitting.fit import check_questions, opened, out_folder, refuse_eval_questions
 from harness.fitting.judging import Note
 from harness.fitting.settings import FitSettings
 from harness.flags import Bar
-from harness.provenance import versions
+from harness.provenance import FITTERS, versions
 from harness.recorded import RecordedRun
 from harness.results import Row
 from harness.retiming import CLOCK_PREFIX, decode_spans
 from methods.calibrated import CalibratedGrafting
-from methods.catalog import resolve
+from methods.catalog import MethodSpec, resolve
 from methods.drafters.edge_model import EdgeModel, Visit
 from methods.schedulers.artifact import EDGES_FILE
-from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
+from methods.schedulers.edge_artifact import EDGE_KEYS, CostTable, EdgeArtifact, write_edges
 from methods.value_system.edges import PRIOR, calibration, fit_edges, fit_unseen, unfitted
 from methods.value_system.traces import traced_places
 from methods.value_system.values import FOLDS
@@ -76,9 +75,28 @@ class Work:
 
     def artifact(self, edges: EdgeModel, rate: float, worth: float) -> EdgeArtifact:
         """Return an artifact without a card."""
-        clock = f"{CLOCK_PREFIX}{self.profile.name}"
-        pair = self.recorded.pair.name
-        return EdgeArtifact(pair=pair, clock=clock, edges=edges, costs=self.costs, rate=rate, worth=worth, card={})
+        return EdgeArtifact(
+            pair=self.recorded.pair.name,
+            clock=f"{CLOCK_PREFIX}{self.profile.name}",
+            drafting=self.spec({}).settings.model_dump(mode="json", include={*EDGE_KEYS}),
+            edges=edges,
+            costs=self.costs,
+            rate=rate,
+            worth=worth,
+            card={},
+        )
+
+    def spec(self, options: dict[str, Any]) -> MethodSpec:
+        """Return the method with the pair's and the run's parameters, whatever was fitted for it before.
+
+        Args:
+            options: of the method.
+        """
+        flags = {"options": options, "artifact": None}
+        recorded = self.recorded
+        return resolve(
+            METHOD, definitions={}, pair=recorded.pair.defaults, config=recorded.config.drafting, flags=flags
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +205,7 @@ def drafted_along(work: Work, artifact: EdgeArtifact, options: dict[str, Any], b
         options: of the method.
         bar: shows progress.
     """
-    recorded, flags = work.recorded, {"options": options, "artifact": None}
-    config = recorded.config.model_dump(include={*METHOD_FLAGS}, exclude_none=True)
-    spec = resolve(METHOD, definitions={}, pair=recorded.pair.defaults, config=config, flags=flags)
+    recorded, spec = work.recorded, work.spec(options)
     method = CalibratedGrafting(recorded.drafting_models(spec), spec.settings, artifact)
     visits: list[list[Visit]] = []
     time = tokens = rounds = calls = sent = 0.0
@@ -220,7 +236,7 @@ def _card(work: Work, settings: FitSettings, visits: list[list[Visit]]) -> dict[
         "calibration": calibration(
             fit_unseen(visits, [(row.task, row.question_id) for row in work.answers], settings.seed)
         ),
-        "versions": versions(),
+        "versions": versions(FITTERS),
     }
 
 

@@ -16,7 +16,7 @@ from harness.fitting.judging import Lessons, Note, call_gain, check_decisions, d
 from harness.fitting.settings import FitSettings
 from harness.flags import Bar
 from harness.latency import profile_latency, told
-from harness.provenance import versions
+from harness.provenance import FITTERS, versions
 from harness.recorded import RecordedRun
 from harness.results import Row
 from harness.retiming import CLOCK_PREFIX, profile_of
@@ -25,9 +25,7 @@ from methods.schedulers.scheduler import Latency, most_calls
 from methods.settings import Settings
 from methods.value_system.distilling import HIDDEN
 from methods.value_system.values import FOLDS, ITERATIONS, TREES
-from tasks.known_eval import known_eval_digests, question_digest
-from tasks.registry import get_task, task_names
-from tasks.sources import NoQuestionsError, load_questions
+from tasks.known_eval import measured_digests, plain_digest
 
 
 def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
@@ -80,7 +78,7 @@ def fit(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Artifact:
                 "decision_ms": settings.decision_ms,
             },
             "figures": figures(priced, lessons, unseen, settings.seed, note),
-            "versions": versions(),
+            "versions": versions(FITTERS),
         },
     )
     write_artifact(out, artifact, planner(lessons.paper, lessons.values, settings.seed))
@@ -126,31 +124,28 @@ def opened(run: Path, clock: str) -> tuple[Profile, Latency, RecordedRun]:
     profile = profile_of(clock, recorded.pair)
     if profile is None:
         raise UserError("--clock wall: costs come from a profile; give profile:NAME")
-    latency = told(profile_latency(profile, recorded.pair, recorded.median_prompt))
+    latency = told(profile_latency(profile, recorded.pair, recorded.config, recorded.median_prompt))
     assert latency is not None  # a profile tells it
     return profile, latency, recorded
 
 
 def refuse_eval_questions(recorded: RecordedRun) -> None:
-    """Refuse a run on questions that this suite measures on, whatever their file is called.
+    """Refuse a run on questions that this suite measures on, whatever their file is called, or of a held-out pair.
 
     Raises:
-        UserError: it holds one; the line names it.
+        UserError: it is of one, or holds one; the line names it.
     """
+    if recorded.pair.held_out is True:
+        raise UserError(
+            f"{recorded.folder}: pair {recorded.pair.name} is held out of fitting; fit to a run of another pair"
+        )
     if recorded.config.split == "eval":
         raise UserError(f"{recorded.folder}: on questions to be measured on; run with --split fit, and fit on that")
-    known = set(known_eval_digests())
-    data = recorded.config.data
-    for name in recorded.config.tasks if data is None else task_names():  # the hub is not asked for other tasks
-        try:
-            known |= {question_digest(one) for one in load_questions(get_task(name), data=data).questions}
-        except NoQuestionsError:
-            continue
-    for row in recorded.rows:
-        if question_digest(recorded.question(row.task, row.question_id)) in known:
+    known = measured_digests(recorded.config.data, recorded.config.tasks)
+    for task, number in dict.fromkeys((row.task, row.question_id) for row in recorded.rows):
+        if plain_digest(recorded.question(task, number).turns[0]) in known:
             raise UserError(
-                f"{recorded.folder}: {row.task}/{row.question_id} is a question to be measured on; take it out of the "
-                "fit questions"
+                f"{recorded.folder}: {task}/{number} is a question to be measured on; take it out of the fit questions"
             )
 
 

@@ -33,8 +33,6 @@ class Timed:
     """What the baseline takes at each place, in verifications (T_tgt), [rounds]."""
     latency: Latency
     """T_tgt and T_mid."""
-    questions: frozenset[str]
-    """Digests of the run's questions."""
 
 
 def profiles_of(study: Study, file: str, pair: Pair) -> dict[str, Profile]:
@@ -110,5 +108,4 @@ def _timed(
         priced=priced_rounds(answers, profile, latency, settings, decision_ms),
         autoregressive=autoregressive_costs(answers, profile, latency),
         latency=latency,
-        questions=frozenset(answer.facts["question"] for answer in answers),
     )

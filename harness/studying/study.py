@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from hardware_profiles.profile import Kind, Profile
 from harness.errors import UserError
+from harness.fitting.collect import first_questions, greedy_answers, traced_spec
 from harness.fitting.fit import refuse_eval_questions
 from harness.fitting.judging import check_decisions
 from harness.flags import Bar
@@ -19,11 +20,11 @@ from harness.studying.conditions import Timed, profiles_of, timed_conditions
 from harness.studying.judging import Line, judged
 from harness.studying.plan import Study, load_study
 from harness.studying.settings import StudySettings
-from methods.schedulers.artifact import Network
+from methods.schedulers.artifact import DRAFTING_KEYS, Network
 from methods.schedulers.signals import LOOKUP_SIGNALS
 from methods.value_system.distilling import distil
 from methods.value_system.values import FOLDS, fit_values
-from tasks.known_eval import question_digest
+from tasks.known_eval import plain_digest
 
 FEWEST_PROMPTS = 2
 """Of fewer, no interval can be resampled."""
@@ -90,6 +91,8 @@ def run_study(file: Path, settings: StudySettings, bar: Bar) -> Findings:
         check_figure(study, file, settings.figure)
     fit, on = RecordedRun(Path(settings.fit)), RecordedRun(Path(settings.on))
     _check_runs(fit, on)
+    _check_drafting(study, file, fit, on)
+    _check_questions(study, fit, on)
     profiles = profiles_of(study, str(file), on.pair)
     networks: dict[str, Network] = {}
     fit_prompts = 0
@@ -101,10 +104,8 @@ def run_study(file: Path, settings: StudySettings, bar: Bar) -> Findings:
     for name, timed in timed_conditions(study, on, _traces(settings.traces, on), profiles, bar):
         judged_on = timed.priced.fixed
         prompts, tasks = len(np.unique(judged_on.prompts)), [str(task) for task in np.unique(judged_on.tasks)]
-        if prompts < FEWEST_PROMPTS:
-            raise UserError(f"{on.folder}: answers to {FEWEST_PROMPTS} questions at least are needed; raise --limit")
         running = {other: networks[other] for other in study.fitted_for(name)}
-        lines = judged(timed, running, _schedules(study, timed, file), name, settings.seed)
+        lines = judged(timed, running, study.schedules, name, settings.seed)
         found[name] = _found(study, name, profiles[name], timed, lines, on.pair.name)
     return Findings(
         about=study.about,
@@ -123,12 +124,17 @@ def check_figure(study: Study, file: Path, figure: str) -> None:
     """Refuse a figure that could not be drawn.
 
     Raises:
-        UserError: the study has no axis, or the file is no SVG.
+        UserError: the study has no axis, or the file is no SVG or could not be written.
     """
     if study.axis is None:
         raise UserError(f"{file}: axis: missing; a figure needs a number of the machine to be drawn along")
     if Path(figure).suffix != ".svg":
         raise UserError(f"--figure {figure}: figures are SVG; give a name that ends in .svg")
+    try:
+        with TemporaryFile(dir=Path(figure).parent):
+            pass
+    except OSError as error:
+        raise UserError(f"--figure {figure}: cannot be written ({error.strerror}); give another folder") from error
 
 
 def _check_runs(fit: RecordedRun, on: RecordedRun) -> None:
@@ -136,12 +142,32 @@ def _check_runs(fit: RecordedRun, on: RecordedRun) -> None:
     refuse_eval_questions(fit)
     if _weights(fit) != _weights(on):
         raise UserError(f"{on.folder}: of other models than {fit.folder}; give two runs of one pair")
-    known = {question_digest(fit.question(row.task, row.question_id)) for row in fit.rows}
+    known = {plain_digest(fit.question(row.task, row.question_id).turns[0]) for row in fit.rows}
     for row in on.rows:
-        if question_digest(on.question(row.task, row.question_id)) in known:
+        if plain_digest(on.question(row.task, row.question_id).turns[0]) in known:
             raise UserError(
                 f"{on.folder}: {row.task}/{row.question_id} is fitted to in {fit.folder}; judge on other questions"
             )
+
+
+def _check_drafting(study: Study, file: Path, fit: RecordedRun, on: RecordedRun) -> None:
+    """Refuse runs that draft otherwise, and schedules that a condition has no steps for, before hours of tracing."""
+    for name, condition in study.conditions.items():
+        ours, theirs = (traced_spec(run, condition.settings).settings.model_dump() for run in (fit, on))
+        other = sorted(key for key in DRAFTING_KEYS if ours[key] != theirs[key])
+        if other:
+            told = f"{other[0]} {theirs[other[0]]}, not {ours[other[0]]} as {fit.folder}"
+            raise UserError(f"{on.folder}: drafts with {told} ({name}); give two runs that draft alike")
+        for bits in study.schedules:
+            if len(bits) != ours["steps"]:
+                raise UserError(f"{file}: schedules: {bits!r} has {len(bits)} bits for {ours['steps']} steps ({name})")
+
+
+def _check_questions(study: Study, fit: RecordedRun, on: RecordedRun) -> None:
+    """Refuse runs with answers to too few questions, before hours of tracing."""
+    for run, fewest in ((on, FEWEST_PROMPTS), (fit, FOLDS)):
+        if len(first_questions(greedy_answers(run), study.limit)) < fewest:
+            raise UserError(f"{run.folder}: answers to {fewest} questions at least are needed; raise limit")
 
 
 def _weights(recorded: RecordedRun) -> dict[str, str | None]:
@@ -155,19 +181,9 @@ def _traces(given: str | None, recorded: RecordedRun) -> Path:
 def _learned(timed: Timed, origin: str, fit: RecordedRun, seed: int) -> Network:
     """Return the scheduler that `treegraft fit` would distil."""
     rounds = timed.priced.learned.without(LOOKUP_SIGNALS)
-    if len(np.unique(rounds.prompts)) < FOLDS:
-        raise UserError(f"{fit.folder}: answers to {FOLDS} questions at least are needed; raise limit")
     check_decisions(rounds, origin)
     values = fit_values(rounds, seed, lambda line: None)
     return distil(rounds, values.margins, seed)
-
-
-def _schedules(study: Study, timed: Timed, file: Path) -> Sequence[str]:
-    for bits in study.schedules:
-        steps = timed.priced.fixed.steps
-        if len(bits) != steps:
-            raise UserError(f"{file}: schedules: {bits!r} has {len(bits)} bits for {steps} steps")
-    return study.schedules
 
 
 def _found(study: Study, name: str, profile: Profile, timed: Timed, lines: list[Line], acceptance_of: str) -> Found:

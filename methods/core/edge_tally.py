@@ -30,7 +30,7 @@ def tally_edges(rounds: Iterable[tuple[DraftTree, Sequence[int]]]) -> EdgeTally 
                 gain = tree.scores[child] - tree.scores[node]
                 if isfinite(gain):
                     believed = exp(min(0.0, gain))
-                    bins = counts.setdefault(_told_by(tree, node, child), [[0, 0.0, 0] for _ in range(BINS)])
+                    bins = counts.setdefault(_told_by(tree, child), [[0, 0.0, 0] for _ in range(BINS)])
                     one = bins[bin_of(believed)]
                     one[0] += 1
                     one[1] += believed
@@ -41,7 +41,7 @@ def tally_edges(rounds: Iterable[tuple[DraftTree, Sequence[int]]]) -> EdgeTally 
     return {told: [Bin(int(n), round(p, 6), int(k)) for n, p, k in bins] for told, bins in sorted(counts.items())}
 
 
-def _told_by(tree: DraftTree, node: int, child: int) -> str:
+def _told_by(tree: DraftTree, child: int) -> str:
     if tree.origins[child] == "middle":
         return "middle"
-    return "both" if node in tree.judged else "small"
+    return "both" if child in tree.judged else "small"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop
 from typing import Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ class DraftTree:
         origins: which drafter added the node.
         children: for each node, its children by token.
         expanded: nodes that the middle drafter has grafted onto.
-        judged: nodes behind which the middle drafter has scored what there is.
+        judged: nodes that the middle drafter has had a say in scoring.
         sources: in a tree of some of another's nodes, each node's id in that other; otherwise empty.
     """
 
@@ -77,7 +78,8 @@ class DraftTree:
 
     def alive(self) -> Iterator[int]:
         """Yield the nodes held, in creation order."""
-        return (node for node in range(len(self.tokens)) if node not in self._removed)
+        every = range(len(self.tokens))
+        return (node for node in every if node not in self._removed) if self._removed else iter(every)
 
     def remove(self, node: int) -> None:
         """Take a node out with its subtree; only the destructive ablation does."""
@@ -170,14 +172,13 @@ class DraftTree:
         deepest = size if max_depth is None else max_depth
         if size - 1 <= budget and not self._removed and max(self.depths) <= deepest:
             return self
-        candidates = [node for node in self.alive() if 0 < self.depths[node] <= deepest]
-        candidates.sort(key=lambda node: (-self.scores[node], self.depths[node], node))
+        depths = self.depths
+        best_first = [(-self.scores[node], depths[node], node) for node in self.alive() if 0 < depths[node] <= deepest]
+        heapify(best_first)  # few of many are taken
         kept = {0}
-        for node in candidates:
-            if len(kept) > budget:
-                break
+        while best_first and len(kept) <= budget:
             chain = []
-            ancestor = node
+            ancestor = heappop(best_first)[2]
             while ancestor not in kept:
                 chain.append(ancestor)
                 ancestor = self.parents[ancestor]
@@ -195,6 +196,10 @@ class DraftTree:
         pruned.judged = {renumbered[node] for node in self.judged if node in renumbered}
         pruned.sources = nodes
         return pruned
+
+    def by_middle(self, nodes: Iterable[int]) -> int:
+        """Return how many of some nodes the middle drafter added."""
+        return sum(self.origins[node] == "middle" for node in nodes)
 
     def source(self, node: int) -> int:
         """Return a node's id in the tree that this one's nodes come from, or its own where nothing was cut."""

@@ -60,6 +60,17 @@ class EdgeModel(BaseModel):
     missed: Weights = Field(min_length=6, max_length=6)
     """That the middle drafter would find the next token where look-up does not: weights of `missed_inputs`."""
 
+    def copied_logits(self, evidence: Sequence[Evidence], depth: int, recent: Recent) -> dict[int, float]:
+        """Return the logit of each token that look-up found behind a node.
+
+        Args:
+            evidence: what it found, longest match first.
+            depth: of the node.
+            recent: the drafters' luck.
+        """
+        longest = evidence[0].match if evidence else 0
+        return {one.token: self.copied_logit(one, longest, depth, recent) for one in evidence}
+
     def copied_logit(self, evidence: Evidence, longest: int, depth: int, recent: Recent) -> float:
         """Return the logit of a token that look-up found.
 

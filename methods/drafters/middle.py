@@ -100,7 +100,7 @@ class MiddleDrafter(NeuralDrafter):
             self._scores[node] = self._scores[parent] + log_probability
         for node, score in self._scores.items():
             tree.scores[node] = score
-        tree.judged.update(self._nodes.rows)
+        tree.judged.update(self._scores)
 
     def _graft(self, tree: DraftTree, frontier: Sequence[int], cap: int) -> list[int]:
         """Give each frontier node the model's W best next tokens; return those children."""

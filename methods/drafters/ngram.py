@@ -137,11 +137,10 @@ class NgramDrafter:
         seen: set[int] = set()
         for match in range(min(self._longest, len(window)), 0, -1):
             positions = self._index.continuations(window[-match:], room, self._width)
-            shares = Counter(context[position] for position in positions)
-            for position in positions:
-                if position in seen:
-                    continue
-                seen.add(position)
+            new = [position for position in positions if position not in seen]
+            shares = Counter(context[position] for position in positions) if new else {}
+            seen.update(new)
+            for position in new:
                 tokens = tuple(context[position : position + room])
                 if tokens not in found:
                     score = self._estimate(position, match, shares[tokens[0]], len(positions))

@@ -42,7 +42,7 @@ class Reviewer(NeuralDrafter):
         own = self._nodes.log_probabilities(nodes[:-1], [one.token for one in written])
         for parent, child, log_probability in zip(nodes, nodes[1:], own, strict=False):
             tree.scores[child] = tree.scores[parent] + log_probability
-            tree.judged.add(parent)
+            tree.judged.add(child)
         kept = draft[:start]
         for one, (choice, _), log_probability in zip(written, choices, own, strict=False):
             if one.token != choice and not self._passes(one, log_probability):

@@ -110,7 +110,6 @@ class SurvivalTree:
             fusion: False takes the middle's word for it, whatever look-up found.
         """
         tree, depth = self.tree, self.tree.depths[node]
-        tree.judged.add(node)
         copied = self.found[node].logits
         best = max(copied.values(), default=NOTHING)
         second = max((logit for logit in copied.values() if logit < best), default=NOTHING)
@@ -124,6 +123,7 @@ class SurvivalTree:
             child = tree.children[node].get(token)
             if child is not None:
                 self._gains[child] = gain
+                tree.judged.add(child)
             elif depth < self._deepest:
                 self._proposed.append((node, token, gain))
 
@@ -139,7 +139,8 @@ class SurvivalTree:
         )  # the unlikely must not take the likely ones' place
         for node, token, gain in self._proposed:
             if self._has_place(scores[node] + gain):
-                self._add(node, token, gain, "small" if token in self.found[node].logits else "middle")
+                known = token in self.found[node].logits
+                self.tree.judged.add(self._add(node, token, gain, "small" if known else "middle"))
         self._proposed = []
         self._waiting = [
             (-scores[node], node)
@@ -158,8 +159,7 @@ class SurvivalTree:
         tree, depth = self.tree, self.tree.depths[node]
         before = self.found[tree.parents[node]].longest if node else None
         evidence = self._index.evidence(self._windows[node], self._width, before)
-        longest = evidence[0].match if evidence else 0
-        logits = {one.token: self._model.copied_logit(one, longest, depth, self._recent) for one in evidence}
+        logits = self._model.copied_logits(evidence, depth, self._recent)
         self.found[node] = Found(evidence, logits)
         if depth == self._deepest:
             return
@@ -174,10 +174,11 @@ class SurvivalTree:
         likely = len(self._best) < self._sent or score > self._best[0]
         return likely and len(self.tree) < self._most
 
-    def _add(self, parent: int, token: int, gain: float, origin: Origin) -> None:
+    def _add(self, parent: int, token: int, gain: float, origin: Origin) -> int:
         score = self.tree.scores[parent] + gain
         node = self.tree.add(parent, token, score, origin)
         self._gains.append(gain)
         (heappush if len(self._best) < self._sent else heappushpop)(self._best, score)
         self._windows.append((*self._windows[parent], token)[-self._index.longest :])
         heappush(self._waiting, (-score, node))
+        return node

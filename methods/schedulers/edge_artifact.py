@@ -15,6 +15,9 @@ from methods.drafters.edge_model import EdgeModel
 from methods.schedulers.artifact import EDGES_FILE, parsed, read_artifact_file, write_part
 from methods.settings import Settings
 
+EDGE_KEYS = ("steps", "width")
+"""The settings that decide what calibrated grafting drafts, beside its artifact and options."""
+
 
 class CostTable(BaseModel):
     """What forwards behind some context take, in units of a verification of one token there."""
@@ -60,6 +63,8 @@ class EdgeArtifact(BaseModel):
     """The pair on whose text it was fitted."""
     clock: str
     """Where costs came from."""
+    drafting: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the rounds that it was fitted to; older ones do not tell them."""
     edges: EdgeModel
     """Acceptance of edges."""
     costs: list[CostTable] = Field(min_length=1)

@@ -67,7 +67,7 @@ def fit_edges(visits: Sequence[Visit]) -> EdgeModel:
     model = PRIOR.model_copy(update={"copied": weights})
     fused, proposed = _Rows(), _Rows()
     for visit in visits:
-        logits = _copied_logits(model, visit)
+        logits = model.copied_logits(visit.evidence, visit.depth, visit.recent)
         for token, log_probability in visit.proposals or ():
             own = logits.get(token)
             inputs = fused_inputs(log_probability, own, _rival(logits, token), visit.depth, visit.recent)
@@ -79,7 +79,7 @@ def fit_edges(visits: Sequence[Visit]) -> EdgeModel:
     for visit in visits:
         if visit.proposals is None:
             continue
-        logits = _copied_logits(model, visit)
+        logits = model.copied_logits(visit.evidence, visit.depth, visit.recent)
         best = max(logits.values(), default=NOTHING)
         missed.add(missed_inputs(best, visit.depth, visit.recent), _is_gain(model, visit, logits))
     return model.model_copy(update={"missed": _regression(missed, PRIOR.missed)})
@@ -161,7 +161,7 @@ def judged(model: EdgeModel, visits: Sequence[Visit], task: str) -> Judged:
     origins: list[Origin] = []
     predicted, accepted = [], []
     for visit in visits:
-        logits = _copied_logits(model, visit)
+        logits = model.copied_logits(visit.evidence, visit.depth, visit.recent)
         scores: dict[int, tuple[Origin, float]] = {token: ("look-up", logit) for token, logit in logits.items()}
         for token, log_probability in visit.proposals or ():
             own = logits.get(token)
@@ -173,17 +173,10 @@ def judged(model: EdgeModel, visits: Sequence[Visit], task: str) -> Judged:
             accepted.append(token == visit.token)
     return Judged(
         np.array(origins, dtype="<U8"),
-        np.full(len(origins), task, dtype="<U32"),
+        np.array([task] * len(origins), dtype=np.str_),
         np.array(predicted, dtype=np.float64),
         np.array(accepted, dtype=np.bool_),
     )
-
-
-def _copied_logits(model: EdgeModel, visit: Visit) -> dict[int, float]:
-    if not visit.evidence:
-        return {}
-    longest = visit.evidence[0].match
-    return {one.token: model.copied_logit(one, longest, visit.depth, visit.recent) for one in visit.evidence}
 
 
 def _rival(logits: dict[int, float], token: int) -> float:
@@ -203,12 +196,14 @@ def _is_gain(model: EdgeModel, visit: Visit, logits: dict[int, float]) -> bool:
 
 def _regression(rows: _Rows, prior: Weights) -> Weights:
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
 
     outcomes = np.array(rows.outcomes, dtype=np.bool_)
     if min(outcomes.sum(), (~outcomes).sum()) < _FEWEST:
         return prior
     inputs = np.array(rows.inputs)
     mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-6)
-    model = LogisticRegression(C=_STRENGTH, max_iter=1000).fit((inputs - mean) / scale, outcomes)
+    with threadpool_limits(1):  # more threads add in another order
+        model = LogisticRegression(C=_STRENGTH, max_iter=1000).fit((inputs - mean) / scale, outcomes)
     slopes = model.coef_[0] / scale
     return tuple(float(weight) for weight in (model.intercept_[0] - slopes @ mean, *slopes))

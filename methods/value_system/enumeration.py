@@ -135,8 +135,8 @@ class Enumerator(TreeGraft):
         tree = self._pruned(branch.state.tree, context, remaining)
         path = tree.follow(continuation)
         target = Forward("target", None, len(tree), len(context) - 1)
-        middle = sum(tree.origins[node] == "middle" for node in path)
-        record = Round(branch.state.calls, len(tree) - 1, len(path) - 1, [*branch.forwards, target], middle)
+        forwards = [*branch.forwards, target]
+        record = Round(branch.state.calls, len(tree) - 1, len(path) - 1, forwards, tree.by_middle(path))
         return Outcome(branch.asked, min(len(path), len(continuation)), record)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from methods.value_system.enumeration import TracedRound
 
 SCHEMA_VERSION = "2"
+"""Raised whenever schedules draft otherwise or traces hold something else: kept ones are believed while it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,12 @@ def traced_places(tokens: int, max_new_tokens: int) -> int:
     return min(tokens, max_new_tokens - 1)
 
 
-def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRound]) -> int:
-    """Write an answer's rounds, whole or not at all; return how many they are."""
+def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRound]) -> None:
+    """Write an answer's rounds, whole or not at all.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,7 +71,6 @@ def write_traces(file: Path, facts: Mapping[str, str], rounds: Iterable[TracedRo
         scratch.replace(file)
     except OSError as error:
         raise UserError(f"{file}: cannot be written ({error.strerror}); make room and run the same again") from error
-    return len(records)
 
 
 def read_traces(file: Path) -> TracedAnswer:

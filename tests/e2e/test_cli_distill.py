@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import invoke
+from tasks.registry import get_task
+from tasks.sources import load_questions
 
 pytestmark = pytest.mark.torch
 
@@ -125,6 +127,15 @@ def test_own_questions_are_answered_first(treegraft, refused):
     assert "holds text of another prompts" in refused(
         *option("--tokens", "60"), "--prompts", "own.jsonl", "--out", "drafter"
     )
+
+
+def test_no_drafter_is_trained_on_what_it_will_be_measured_on(refused):
+    known = load_questions(get_task("cnndm"), data="embedded").questions[0].turns[0]
+    Path("own.jsonl").write_text(json.dumps({"turns": [known.removeprefix("Summarize: ").upper()]}) + "\n")
+
+    line = refused(*TOY, "--prompts", "own.jsonl", "--out", "drafter")
+
+    assert "--prompts own.jsonl: line 1: a question to be measured on; take it out" in line
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,15 @@ def test_questions_to_be_measured_on_are_refused_whatever_their_file_is_called(t
     assert "run with --split fit" in refused("fit", "eval", "--clock", clock, "--out", "fitted")
 
 
+def test_a_pair_that_is_held_out_is_not_fitted_to(refused, fit_run, clock, tmp_path):
+    pair = {"about": "held out", "target": {"toy": {"seed": 0}}, "middle": {"toy": {"seed": 1}}, "held_out": True}
+    (tmp_path / "own.yaml").write_text(json.dumps(pair))
+    base = fit_run(*TEXTS, pair="own.yaml")
+    for method in ("treegraft", "treegraft-calibrated"):
+        message = refused("fit", base, "--method", method, "--clock", clock, "--out", "fitted")
+        assert "pair own is held out of fitting" in message
+
+
 def test_questions_that_the_same_folder_measures_on_are_refused(refused, fit_run, clock, tmp_path):
     base = fit_run(*TEXTS)
     (tmp_path / "data" / "gsm8k" / "question.jsonl").write_text(
@@ -348,8 +357,8 @@ def test_an_artifact_that_was_fitted_to_something_else_is_told_and_used(
     fitted["drafting"]["budget"] = 31
     Path("own/scheduler.json").write_text(json.dumps(fitted))
 
-    def told(pair, artifact):
-        method = {"name": "mine", "base": "treegraft", "artifact": artifact}
+    def told(pair, artifact, base="treegraft"):
+        method = {"name": "mine", "base": base, "artifact": artifact}
         Path("mine.yaml").write_text(json.dumps({"pair": pair, "data": "embedded", "methods": [method]}))
         caplog.clear()
         assert treegraft("validate", "mine.yaml").code == 0
@@ -358,6 +367,9 @@ def test_an_artifact_that_was_fitted_to_something_else_is_told_and_used(
     assert "was fitted" not in told("toy", random_artifact())
     assert "artifact own was fitted with budget 31, not 15" in told("toy", "own")
     assert "method mine: its artifact own was fitted to pair toy, not smollm2" in told("smollm2", "own")
+    edges = json.loads(Path("own/edges.json").read_text())
+    Path("own/edges.json").write_text(json.dumps({**edges, "drafting": {"steps": 5, "width": 3}}))
+    assert "artifact own was fitted with width 3, not 10" in told("toy", "own", "treegraft-calibrated")
     caplog.clear()
     assert treegraft("oracle", fit_run(*TEXTS[:1]), "--clock", clock, "--artifact", "own").code == 0
     assert "artifact own was fitted with budget 31, not 15" in caplog.text
@@ -396,7 +408,9 @@ def test_a_fitted_edge_model_decodes_and_comes_out_the_same_again(treegraft, run
         assert "a found token counts 1.0:" in result.out
     text = Path("edges/edges.json").read_text()
     assert text == Path("again/edges.json").read_text()
+    assert json.loads(text)["drafting"] == {"steps": 5, "width": 10}
     card = json.loads(text)["card"]
+    assert {"scikit-learn", "lightgbm"} < card["versions"].keys()
     assert card["visits"] > 0
     assert card["calibration"]["all"]["edges"] > 0
     assert card["rates"][card["chosen"]] == max(card["rates"].values())

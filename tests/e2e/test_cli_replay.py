@@ -1,6 +1,7 @@
 """Replay: recorded runs under another clock, and methods that they did not run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,51 @@ def test_fitted_methods_are_replayed_as_what_they_were_fitted_to_be(
     nobody = treegraft("replay", finished, "--clock", clock, "--config", "own.yaml", "--artifact", random_artifact())
     assert nobody.code == 2
     assert "no fitted method that neither the run nor --config holds" in nobody.err
+
+
+def asked_in(folder):
+    """A question of a run, as `treegraft show` takes it."""
+    row = json.loads(Path(folder, "rows.jsonl").read_text().split("\n")[0])
+    return f"{row['task']}/{row['question_id']}"
+
+
+def test_what_was_fitted_anew_since_is_not_taken_for_what_ran(run, refused, random_artifact, clock, tmp_path):
+    shutil.copytree(random_artifact(), "mine")
+    Path("own.yaml").write_text(json.dumps({"methods": [{"name": "x", "base": "treegraft", "artifact": "mine"}]}))
+    flags = ["--tasks", "nq", "--limit", "1", "--max-new-tokens", "8", "--latency", "40,10"]
+    assert run("own.yaml", *flags, "--out", "ran").code == 0
+    fitted = json.loads(Path("mine/scheduler.json").read_text())
+    Path("mine/scheduler.json").write_text(json.dumps({**fitted, "rate": 2 * fitted["rate"]}))
+    changed = "method 'x': its artifact mine has changed since the run; restore it"
+    assert changed in refused("replay", "ran", "--clock", clock)
+    assert changed in refused("show", "ran", asked_in("ran"), "--method", "x")
+
+
+def test_a_replay_says_what_its_schedulers_were_told_and_which_code_drafted(treegraft, run, clock):
+    flags = ["--tasks", "nq", "--limit", "1", "--max-new-tokens", "12", "--methods", "all-small,always-early"]
+    assert run(*flags, "--latency", "40,39", "--out", "ran").code == 0
+    assert treegraft("replay", "ran", "--clock", clock, "--out", "there").code == 0
+    ran, there = (json.loads(Path(folder, "manifest.json").read_text()) for folder in ("ran", "there"))
+    assert there["latency"]["source"] == "profile plain"
+    assert [start["at"] for start in there["starts"]][:-1] == [start["at"] for start in ran["starts"]]
+    assert treegraft("show", "there", asked_in("ran"), "--method", "always-early").code == 0
+    assert treegraft("replay", "ran", "--clock", clock, "--methods", "all-small", "--out", "kept").code == 0
+    kept = json.loads(Path("kept/manifest.json").read_text())
+    assert (kept["latency"], kept["starts"]) == (ran["latency"], ran["starts"])
+
+
+def test_a_larger_tree_is_a_dearer_verification_to_schedulers(run, clock):
+    flags = ["--tasks", "nq", "--limit", "1", "--max-new-tokens", "8", "--methods", "always-early", "--clock", clock]
+    told = {}
+    for budget in (3, 30):
+        assert run(*flags, "--budget", budget, "--out", f"of-{budget}").code == 0
+        told[budget] = json.loads(Path(f"of-{budget}/manifest.json").read_text())["latency"]["target_ms"]
+    assert told[30] - told[3] == pytest.approx(27)  # a millisecond a token
+
+
+def test_a_configuration_without_methods_is_refused(refused, finished, clock):
+    Path("own.yaml").write_text("budget: 9\n")
+    assert "own.yaml: defines no methods" in refused("replay", finished, "--clock", clock, "--config", "own.yaml")
 
 
 def test_a_scheduler_that_weighs_times_decides_anew_by_those_of_the_profile(run, replayed, treegraft, rows_of, clock):

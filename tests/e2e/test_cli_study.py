@@ -30,6 +30,7 @@ def runs(tmp_path_factory, profile):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         methods = "autoregressive" if split == "fit" else ",".join(sorted(METHODS))
         flags = ["--tasks", "gsm8k", "--methods", methods, "--max-new-tokens", "10", "--threads", "1", "--steps", "3"]
+        flags += ["--budget", "9"]  # of which T_tgt is told
         data = ["--data", str(folder / "data"), "--split", split, "--out", str(folder / split)]
         assert invoke(["run", "--pair", "toy", *flags, *data]) == 0
     return folder
@@ -198,6 +199,24 @@ def test_runs_that_no_study_can_be_made_of_are_refused(refused, runs, plain, tmp
     manifest.write_text(text.replace(json.loads(text)["weights"]["target"]["sha256"], "0" * 64))
     assert "other: of other models than" in message(runs / "fit", "other")
     assert "axis: missing" in message(runs / "fit", runs / "eval", "--figure", "a.svg")
+    manifest = shutil.copytree(runs / "eval", tmp_path / "wider") / "manifest.json"
+    values = json.loads(manifest.read_text())
+    values["config"]["budget"] = 12
+    manifest.write_text(json.dumps(values))
+    assert "wider: drafts with budget 12, not 9 as " in message(runs / "fit", "wider")
+
+
+def test_what_cannot_be_drawn_or_judged_is_told_before_the_work(refused, runs, plain, monkeypatch):
+    monkeypatch.setattr("harness.fitting.collect.Collector.collect", lambda *_: pytest.fail("work began"))
+
+    def message(*flags, **values):
+        Path("study.yaml").write_text(yaml.safe_dump({"about": "x", **values}))
+        return refused("study", "study.yaml", "--fit", runs / "fit", "--on", runs / "eval", *flags)
+
+    assert "'10' has 2 bits for 3 steps (plain)" in message(conditions=plain, schedules=["10"])
+    assert "answers to 2 questions at least" in message(conditions=plain, limit=1)
+    eager = {"conditions": {"eager": EAGER}, "axis": {"key": "layer_overhead_ms", "label": "ms"}}
+    assert "--figure nowhere/a.svg: cannot be written" in message("--figure", "nowhere/a.svg", **eager)
 
 
 def test_studies_that_do_not_fit_the_runs_are_refused(refused, runs, plain):

@@ -12,6 +12,7 @@ from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
 from methods.method import Models
 from methods.value_system.enumeration import Enumerator
+from methods.value_system.traces import SCHEMA_VERSION
 
 pytestmark = pytest.mark.torch
 
@@ -215,3 +216,13 @@ def test_a_fork_grows_by_itself():
     twin.scores[child] = -9.0
     twin.expanded.add(0)
     assert (len(tree), tree.scores[child], tree.expanded, tree.children[child]) == (2, -1.0, set(), {})
+
+
+def test_kept_traces_of_this_schema_hold_what_look_up_drafts_today(build, models):
+    """Traces are kept for months and believed as long as SCHEMA_VERSION stands: whoever changes drafting raises it."""
+    traced = enumerator(build, models, **settings_of("continue")).trace(FEW_LETTERS, FEW_LETTERS[3 : 3 + COUNT], COUNT)
+    never = [leaf(one.outcomes, "000") for one in traced]
+    told = [(one.committed, one.record.drafted, one.record.accepted) for one in never]
+    nothing_accepted, three_accepted = (1, 7, 0), (4, 7, 3)
+    assert told == [*[nothing_accepted] * 2, *[three_accepted] * 9, (3, 7, 2), (2, 4, 1)]
+    assert SCHEMA_VERSION == "2"

@@ -23,14 +23,14 @@ def told(**shares):
 
 @pytest.fixture
 def tree():
-    """A root with three children, and two below the first; the middle drafter knows the root."""
+    """A root with three children, and two below the first, which the middle drafter scored too."""
     tree = DraftTree(0)
     first = tree.add(0, 1, log(0.6))
     tree.add(0, 2, log(0.3), "middle")
     tree.add(0, 3, -inf)  # nobody scored it
     tree.add(first, 4, log(0.6 * 0.9))
     tree.add(first, 5, log(0.6 * 0.05))
-    tree.judged.add(0)
+    tree.judged.add(first)
     return tree
 
 

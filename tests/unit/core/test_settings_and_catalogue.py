@@ -112,6 +112,15 @@ def test_a_fixed_schedule_is_the_pairs_or_every_other_step():
     assert schedule({}, steps=3) == (1, 0, 1)
     assert schedule({"schedule": [1, 0, 0, 0, 0]}) == (1, 0, 0, 0, 0)
     assert schedule({"schedule": [1, 0, 0, 0, 0]}, steps=2) == (1, 0)  # fewer steps were asked for
+    assert schedule({"schedule": [1, 0, 0, 0, 0]}, steps=7) == (1, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("base", ["all-small", "always-early", "treegraft-calibrated", "autoregressive"])
+def test_a_pair_s_schedule_is_in_nobody_s_way(base):
+    pair = {"schedule": [1, 0, 0, 0, 0]}
+    assert resolve(base, definitions={}, pair=pair, config={}, flags={"steps": 7}).settings.steps == 7
+    with pytest.raises(UserError, match="5 entries for 7 steps"):
+        resolve("treegraft-no-nd", definitions={}, pair=pair, config={}, flags={"steps": 7})  # its own, which is pinned
 
 
 @pytest.mark.parametrize(
@@ -132,6 +141,7 @@ def test_a_fixed_schedule_is_the_pairs_or_every_other_step():
         ("prompt-lookup", "threshold", 0.5, "hf-generate"),
         ("calibrated-gate", "max_calls", 2, "calibrated"),
         ("treegraft-calibrated", "look_back", 2, "calibrated"),
+        ("treegraft-calibrated", "budget", 30, "calibrated of size machine"),
         ("treegraft-calibrated", "longest_match", 2, "calibrated"),
         ("csd", "budget", 30, "csd"),
         ("csd", "estimate", "prefill", "csd"),
@@ -159,6 +169,11 @@ def test_a_parameter_that_nobody_reads_is_refused(base, key, value, reader):
 def test_options_of_a_definition_leave_those_of_the_catalogue(base, given, options):
     own = {"x": {"base": base, "options": given}}
     assert resolve("x", definitions=own, pair={}, config={}, flags={}).settings.options == options
+
+
+def test_a_budget_is_read_where_it_sizes_the_tree():
+    own = {"x": {"base": "calibrated-gate", "budget": 30}}
+    assert resolve("x", definitions=own, pair={}, config={}, flags={}).settings.budget == 30
 
 
 def test_what_a_plug_in_s_scheduler_reads_nobody_knows():

@@ -54,6 +54,18 @@ def test_what_is_less_likely_than_as_many_as_are_sent_has_no_place():
     assert sorted(few.tree.scores[1:], reverse=True)[:5] == pytest.approx(best)
 
 
+def test_what_both_drafters_tell_of_is_known_from_what_look_up_alone_adds():
+    grown = tree_of([1, 2, 3, 9, 1, 2, 3, 9, 1, 2])
+    (copied,) = grown.found[0].logits
+    grown.fuse(0, [(7, math.log(0.6)), (copied, math.log(0.3))], fusion=True)
+    grown.settle()
+    grown.grow()
+    tree = grown.tree
+    told = {node for node in range(1, len(tree)) if node in tree.judged}
+    assert told == {tree.children[0][7], tree.children[0][copied]}
+    assert tree.origins[tree.children[0][copied]] == "small"
+
+
 def test_what_the_middle_drafter_finds_has_a_place_whatever_look_up_had_filled():
     grown = tree_of(MANY, floor=-50.0, sent=5, most=500)
     grown.fuse(0, [(7, math.log(0.6)), *((token, math.log(0.02)) for token in grown.found[0].logits)], fusion=True)

@@ -106,7 +106,7 @@ STUDIES = [
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
 def test_every_study_of_methods_is_a_configuration_that_can_be_run(file):
-    plan = make_plan(file, {"data": "embedded", "limit": 1, "repeats": 1})
+    plan = make_plan(file, {"data": "embedded", "limit": 1, "repeats": 1, "split": "eval"})
 
     assert plan.blocks
     assert len(plan.methods) > 1

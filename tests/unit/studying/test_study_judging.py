@@ -43,7 +43,6 @@ def timed(call, decision=0.0):
         ),
         autoregressive=np.full(count, 0.9),
         latency=Latency(20.0, 5.0),
-        questions=frozenset(),
     )
 
 

@@ -20,7 +20,7 @@ ROUND = TracedRound(10, OUTCOMES, {"": TREE, "1": TREE}, LOOKUP)
 
 def test_what_is_written_is_read(tmp_path):
     file = tmp_path / "one.parquet"
-    assert write_traces(file, {"task": "gsm8k"}, [ROUND, ROUND]) == 2
+    write_traces(file, {"task": "gsm8k"}, [ROUND, ROUND])
     answer = read_traces(file)
     assert answer.facts == {"task": "gsm8k"}
     assert len(answer.rounds) == 2
