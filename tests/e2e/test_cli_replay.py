@@ -342,6 +342,22 @@ def test_a_larger_tree_is_a_dearer_verification_to_schedulers(run, clock):
     assert told[30] - told[3] == pytest.approx(27)  # a millisecond a token
 
 
+def test_verifications_and_calls_are_timed_on_trees_of_the_runs_own_size(run, monkeypatch):
+    from harness import latency
+
+    timed, load = [], latency.load_family
+
+    def loading(family):
+        return lambda models, settings: (
+            timed.append((settings.budget, settings.width)) or load(family)(models, settings)
+        )
+
+    monkeypatch.setattr(latency, "load_family", loading)
+    flags = ["--tasks", "nq", "--limit", "1", "--max-new-tokens", "8", "--methods", "always-early"]
+    assert run(*flags, "--budget", "3", "--width", "4", "--out", "measured").code == 0
+    assert timed == [(3, 4)]
+
+
 def test_a_configuration_without_methods_is_refused(refused, finished, clock):
     Path("own.yaml").write_text("budget: 9\n")
     assert "own.yaml: defines no methods" in refused("replay", finished, "--clock", clock, "--config", "own.yaml")

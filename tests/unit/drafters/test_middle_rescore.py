@@ -196,3 +196,10 @@ def test_equal_scores_are_reselected_by_creation_order_and_not_by_token(grafting
     draft.plant(first, second)
 
     assert draft.step(first, second) == [first + "a"]
+
+
+def test_what_was_rescored_is_the_middle_drafter_s_word_and_what_look_up_adds_later_is_not(grafting):
+    draft = planted(grafting, reselect="off")
+    draft.step("bab")
+    assert {draft.node(name) for name in SCORES} <= draft.tree.judged
+    assert draft.tree.add(draft.node("a"), ord("z")) not in draft.tree.judged
