@@ -189,7 +189,7 @@ def _retime(clock: str, run: Path) -> Retiming:
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A configuration that defines methods.",
+    help="A configuration; its methods, steps, width and budget are read.",
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the rows there.")
 @click.option("--format", "kind", type=REPORT_FORMATS, default="table", show_default=True)

@@ -97,10 +97,15 @@ class RecordedRun:
         Raises:
             UserError: it was, or its artifact is gone.
         """
-        if fitted_digest(spec) != spec.artifact_sha256:
+        try:
+            found = fitted_digest(spec)
+        except UserError:
+            found = None
+        if found != spec.artifact_sha256:
+            fault = "cannot be read" if found is None else "has changed since the run"
             raise UserError(
-                f"{self.folder}: method {spec.name!r}: its artifact {spec.settings.artifact} has changed since the "
-                "run; restore it, or define a method of another name"
+                f"{self.folder}: method {spec.name!r}: its artifact {spec.settings.artifact} {fault}; restore it, or "
+                "define a method of another name"
             )
 
     def spec(self, name: str) -> MethodSpec:

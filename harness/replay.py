@@ -96,7 +96,8 @@ def replay(
     blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
     known = recorded.specs
     defined = _defined(config, recorded) if config is not None else {}
-    asked = methods or list(defined) or [name for name in known if name not in blind]
+    own = [name for name in known if name not in blind]
+    asked = methods or (own if config is None else list(defined))
     names = list(dict.fromkeys([BASELINE, *asked]))
     specs = [known.get(name) or defined.get(name) or _new_spec(name, recorded, artifact) for name in names]
     new = [spec for spec in specs if spec.name not in known]
@@ -150,6 +151,10 @@ def _defined(file: Path, recorded: RecordedRun) -> dict[str, MethodSpec]:
     config, values = load_config(file, {})
     if "methods" not in values:
         raise UserError(f"{file}: defines no methods; write for example `methods: [{{name: mine, base: all-small}}]`")
+    if "pair" in values and config.pair != recorded.config.pair:
+        raise UserError(
+            f"{file}: pair: {config.pair}, but {recorded.folder} is of {recorded.config.pair}; leave it out"
+        )
     specs = resolve_methods(config, {**recorded.config.drafting, **values}, {}, recorded.pair.defaults)
     for spec in specs:
         if spec.name != BASELINE and spec.name in recorded.specs and spec != recorded.specs[spec.name]:

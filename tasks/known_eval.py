@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from tasks.question import Question
 from tasks.registry import get_task, task_names
@@ -16,6 +16,7 @@ from tasks.sources import NoQuestionsError, load_questions
 from tasks.task import load_task
 
 _DIGESTS = "eval_digests.txt"
+_ENDS = ("?", "!", ".")
 _PARTS = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 
 
@@ -27,15 +28,17 @@ def question_digest(question: Question) -> str:
 def plain_digest(turn: str) -> str:
     """Return the SHA-256 (hex) of a first turn's words, numbers and signs, so that it is known as its source has it.
 
-    Case, blanks, a question mark at the end, and what one of our tasks puts before its questions make no difference.
+    Case, blanks, marks at the end, what nobody sees, and what one of our tasks puts before its questions make no
+    difference.
     """
-    plain = normalize("NFKC", turn).casefold().strip()
+    shown = "".join(character for character in normalize("NFKC", turn) if category(character) != "Cf")
+    plain = shown.casefold().strip()
     for prefix in _prefixes():
         if plain.startswith(prefix):
             plain = plain.removeprefix(prefix)
             break
     parts = _PARTS.findall(plain)
-    while parts and parts[-1] == "?":
+    while parts and parts[-1] in _ENDS:
         parts.pop()
     return hashlib.sha256((" ".join(parts) or turn).encode()).hexdigest()
 

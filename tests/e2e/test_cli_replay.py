@@ -318,6 +318,11 @@ def test_what_was_fitted_anew_since_is_not_taken_for_what_ran(run, refused, rand
     changed = "method 'x': its artifact mine has changed since the run; restore it"
     assert changed in refused("replay", "ran", "--clock", clock)
     assert changed in refused("show", "ran", asked_in("ran"), "--method", "x")
+    Path("mine/scheduler.json").unlink()
+    gone = "ran: method 'x': its artifact mine cannot be read; restore it"
+    assert gone in refused("replay", "ran", "--clock", clock)
+    shutil.rmtree("mine")
+    assert gone in refused("show", "ran", asked_in("ran"), "--method", "x")
 
 
 def test_a_replay_says_what_its_schedulers_were_told_and_which_code_drafted(treegraft, run, clock):
@@ -361,6 +366,14 @@ def test_verifications_and_calls_are_timed_on_trees_of_the_runs_own_size(run, mo
 def test_a_configuration_without_methods_is_refused(refused, finished, clock):
     Path("own.yaml").write_text("budget: 9\n")
     assert "own.yaml: defines no methods" in refused("replay", finished, "--clock", clock, "--config", "own.yaml")
+    Path("own.yaml").write_text("pair: smollm2\nmethods: [all-small]\n")
+    other = refused("replay", finished, "--clock", clock, "--config", "own.yaml")
+    assert "own.yaml: pair: smollm2, but" in other
+
+
+def test_a_configuration_of_the_baseline_alone_replays_it_alone(replayed):
+    Path("own.yaml").write_text("methods: [autoregressive]\n")
+    assert {method for method, *_ in replayed("--config", "own.yaml")} == {"autoregressive"}
 
 
 def test_a_scheduler_that_weighs_times_decides_anew_by_those_of_the_profile(run, replayed, treegraft, rows_of, clock):

@@ -22,6 +22,7 @@ def test_every_embedded_question_is_known():
     ("measured", "elsewhere"),
     [
         ("Who wrote the book?", "who wrote the book"),
+        ("Who wrote the book?", "\u200bWho wrote the book."),
         ("Summarize: It rained.", "It  rained."),
         ("Complete the code I provided.def f():\n", "\ndef f():"),
     ],
