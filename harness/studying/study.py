@@ -98,7 +98,7 @@ def run_study(file: Path, settings: StudySettings, bar: Bar) -> Findings:
     fit_prompts = 0
     for name, timed in timed_conditions(study, fit, _traces(settings.fit_traces, fit), profiles, bar):
         fit_prompts = len(np.unique(timed.priced.learned.prompts))
-        networks[name] = _learned(timed, f"{file}: conditions.{name}", fit, settings.seed)
+        networks[name] = _learned(timed, f"{file}: conditions.{name}", settings.seed)
     found: dict[str, Found] = {}
     prompts, tasks = 0, list[str]()
     for name, timed in timed_conditions(study, on, _traces(settings.traces, on), profiles, bar):
@@ -178,7 +178,7 @@ def _traces(given: str | None, recorded: RecordedRun) -> Path:
     return recorded.folder / "traces" if given is None else Path(given)
 
 
-def _learned(timed: Timed, origin: str, fit: RecordedRun, seed: int) -> Network:
+def _learned(timed: Timed, origin: str, seed: int) -> Network:
     """Return the scheduler that `treegraft fit` would distil."""
     rounds = timed.priced.learned.without(LOOKUP_SIGNALS)
     check_decisions(rounds, origin)
