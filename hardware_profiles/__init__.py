@@ -1,1 +1,1 @@
-"""Devices: clocks, latency curves and telemetry."""
+"""Devices: latency curves, profiles and telemetry."""

@@ -1,4 +1,4 @@
-"""The CPU while a row is timed: whether others held it, and how much memory the process needed."""
+"""CPU telemetry of a timed row: contention, clock and memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hardware_profiles.reading import Reading
 CONTENTION_MARK = "cpu-contention"
 SLOWED_MARK = "cpu-slowed"
 
-_OTHERS_LIMIT = 0.1  # cores that others may hold; half a core slows a two-core forward by a quarter
+_OTHERS_LIMIT = 0.1  # cores; half a core held by others slows a two-core forward by a quarter
 _SLOWED_SHARE = 0.9  # of the highest frequency seen in the run
-_TICK_S = 0.02  # two ticks of the kernel's accounting: what a short row cannot tell from nothing
+_TICK_S = 0.02  # two ticks of the kernel's accounting, its resolution in a short row
 
 
 class CpuWatch:
-    """Compares the whole machine's busy time with this process's, from `start` to `stop`.
+    """Compares the machine's busy time with this process's, from `start` to `stop`.
 
-    Telemetry: `others_cores`: mean cores held by other processes; `rss_mib`: resident memory at the end; `mhz`: mean
-    frequency of the cores at the end, where the system tells it. Marks: `cpu-contention` where others held more than a
-    tenth of a core; `cpu-slowed` where the cores ran at less than nine tenths of the highest frequency seen so far.
+    Telemetry: `others_cores`, mean cores held by other processes; `rss_mib`, resident memory at the end; `mhz`, mean
+    core clock at the end, if known. Marks: `cpu-contention`, others held over a tenth of a core; `cpu-slowed`, the
+    clock was below nine tenths of the highest so far.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class CpuWatch:
         self._others = self._others_seconds()
 
     def stop(self) -> Reading:
-        """End the span; return what was seen."""
+        """End the span; return its telemetry."""
         seconds = perf_counter() - self._began
         others = max(0.0, self._others_seconds() - self._others)
         cores = others / seconds
@@ -52,12 +52,17 @@ class CpuWatch:
         machine = psutil.cpu_times()
         own = self._process.cpu_times()
         idle = machine.idle + getattr(machine, "iowait", 0.0)
-        guest = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)  # already inside user time
+        guest = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)  # already part of user time
         return sum(machine) - guest - idle - own.user - own.system
 
 
+def allowed_cores() -> int | None:
+    """Return how many cores this process may use; None if unknown."""
+    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None
+
+
 def _mhz() -> float | None:
-    """Return the cores' mean frequency now, None where the system does not tell it."""
+    """Return the cores' mean clock; None if unknown."""
     try:
         frequency = psutil.cpu_freq()
     except (AttributeError, NotImplementedError, OSError):  # some systems and containers lack it

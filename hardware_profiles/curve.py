@@ -1,4 +1,4 @@
-"""A latency curve: milliseconds of one forward by its tokens and by the tokens to its left."""
+"""A latency curve: milliseconds of a forward by its tokens and its context."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from harness.errors import UserError
+from foundation.errors import UserError
+from foundation.strict_model import StrictModel
 
 if TYPE_CHECKING:
     from scipy.interpolate import PchipInterpolator
-
 
 MOST_MS = 86.4e6
 """A day: no forward takes longer."""
@@ -24,22 +24,21 @@ _LEAST_MS = 1e-6
 _MOST_TOKENS = 2**31
 
 
-class Curve(BaseModel):
-    """Measured points on a grid, and the smooth monotone surface through them.
+class Curve(StrictModel):
+    """Measured points on a grid and the smooth monotone surface through them.
 
-    Along tokens: isotonic regression, since noise alone makes a larger forward look faster, and a monotone cubic
-    through that (Fritsch and Carlson, 1980). Along context: straight lines between neighbours. Beyond the grid
-    both go on as straight lines.
+    Along tokens: isotonic regression, since only noise makes a larger forward faster, then a monotone cubic (Fritsch
+    and Carlson, 1980). Along context, and beyond the grid: straight lines.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True)
 
     tokens: list[int] = Field(min_length=1)
-    """Sizes of the forwards, ascending."""
+    """Forward sizes in tokens, ascending."""
     contexts: list[int] = Field(min_length=1)
-    """Tokens to the left of them, ascending."""
+    """Context lengths in tokens, ascending."""
     ms: list[list[float]]
-    """Medians in milliseconds, one row a context, one column a size."""
+    """Medians in milliseconds, [contexts, tokens]."""
 
     @model_validator(mode="after")
     def _is_a_grid(self) -> Curve:
@@ -66,23 +65,19 @@ class Curve(BaseModel):
 
     @cached_property
     def _by_context(self) -> dict[int, list[float]]:
-        return {}  # of the sizes asked for so far: a run has few sizes and many forwards
+        return {}  # a cache by size: a run has few sizes and many forwards
 
     def at(self, tokens: int, context: int) -> float:
-        """Return the milliseconds of a forward of `tokens` tokens behind `context` others.
-
-        Raises:
-            UserError: the lines beyond the grid have fallen to nothing there.
-        """
+        """Return the milliseconds of `tokens` tokens behind `context` others; raises UserError if not positive."""
         if tokens not in self._by_context:
             self._by_context[tokens] = [self._row(index, tokens) for index in range(len(self.contexts))]
-        found = _on_lines(self.contexts, self._by_context[tokens], context)
-        if found <= 0:
+        ms = _on_lines(self.contexts, self._by_context[tokens], context)
+        if ms <= 0:
             raise UserError(
-                f"latency curve: falls to {found:.3g} ms at {tokens} tokens behind {context} others, beyond its grid; "
+                f"latency curve: falls to {ms:.3g} ms at {tokens} tokens behind {context} others, beyond its grid; "
                 "give it a point there"
             )
-        return found
+        return ms
 
     def _row(self, index: int, tokens: int) -> float:
         row = self._surface[index]
@@ -94,7 +89,7 @@ class Curve(BaseModel):
 
 
 def _on_lines(places: Sequence[int], values: Sequence[float] | NDArray[np.float64], place: int) -> float:
-    """Return the value at a place on the straight lines through some points, the outer ones going on."""
+    """Interpolate linearly between points; extrapolate the outer two."""
     if len(places) == 1:
         return float(values[0])
     right = min(max(bisect_left(places, place), 1), len(places) - 1)

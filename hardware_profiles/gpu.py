@@ -1,4 +1,4 @@
-"""The GPUs while a row is timed: energy, clocks, heat, what slowed them, and who else was there."""
+"""GPU telemetry of a timed row: energy, clocks, temperature, throttling and contention."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hardware_profiles.reading import Reading
 THROTTLED_MARK = "gpu-throttled"
 CONTENTION_MARK = "gpu-contention"
 
-PERIOD_S = 0.1  # the driver's own sensors move every 20 to 100 ms
-_COUNTER_WINDOW_S = 1.0  # ten updates of a slow energy counter: one more or less at an end is a tenth
-_PATIENCE_S = 5.0  # no call takes so long in a driver that lives
+PERIOD_S = 0.1  # the driver updates its sensors every 20 to 100 ms
+_COUNTER_WINDOW_S = 1.0  # ten updates of a slow energy counter: one more or less is a tenth
+_PATIENCE_S = 5.0  # no call to a live driver takes this long
 _HANGS = "NVML: a call does not return"
 
 Clocks = dict[Literal["mean", "min", "max"], float]
@@ -29,45 +29,41 @@ Clocks = dict[Literal["mean", "min", "max"], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """What one GPU did during one span. A sensor that does not answer leaves its field out of the telemetry."""
+    """Telemetry of one GPU in one span; a sensor that does not answer leaves its field out."""
 
     samples: int
-    """How often the sensors were read."""
+    """Number of sensor readings."""
     seconds: float
-    """From the first to the last reading: prefill, decoding and all that the method did around them."""
+    """From the first to the last reading: prefill, decoding and the method's work around them."""
     joules: float | None
-    """Energy of the whole board in that time, its idle share included; none where reading broke off."""
+    """Energy of the whole board, idle share included; none if reading broke off."""
     joules_from: Literal["counter", "power"] | None
-    """The board's energy counter, in spans of a second and more; else power samples, integrated."""
+    """The board's energy counter in spans of a second or more, else integrated power samples."""
     watts: float | None
     """Mean power, integrated over the samples."""
     sm_mhz: Clocks | None
-    """Clock of the multiprocessors: `mean`, `min` and `max` of the samples inside the span."""
+    """SM clock: `mean`, `min` and `max` of the samples inside the span."""
     memory_mhz: Clocks | None
-    """Clock of the memory, likewise."""
+    """Memory clock, likewise."""
     celsius: int | None
     """Highest temperature."""
     busy_pct: float | None
-    """Mean share of time in which a kernel ran, of the samples inside the span."""
+    """Mean share of time with a kernel running, over the samples inside the span."""
     memory_mib: float | None
-    """Most memory in use, by anybody."""
+    """Peak memory in use by all processes."""
     throttled: list[str] | None
-    """What slowed the device down at any sample: names of `hardware_profiles.nvml.THROTTLE_REASONS`."""
+    """Throttle reasons at any sample: names of `hardware_profiles.nvml.THROTTLE_REASONS`."""
     others: int | None
-    """Most computing processes seen beside this one; none where this one is not listed, as in some containers."""
+    """Most other compute processes; none if this process is not listed, as in some containers."""
 
 
 class GpuWatch:
-    """Reads the sensors of a run's GPUs ten times a second, in a thread, from `start` to `stop`.
+    """Samples GPUs' sensors, by CUDA UUID without prefix, ten times a second in a thread, from `start` to `stop`.
 
-    Telemetry: `gpus`: a `GpuReading` for each device, in the order given; `gpu_joules`: their energy together, where
-    all have one, and `gpu_joules_from`, its source or sources; `gpu_watch_share`: processor time of the thread over the
-    span's time; `gpu_problem`: why reading broke off. Marks: `gpu-throttled` where a device was slowed down at any
-    sample; `gpu-contention` where another process had a context for computing on one. Without a library, driver or
-    device there is no telemetry and no mark: `hardware_profiles.nvml.describe` says why, once.
-
-    Args:
-        gpus: UUIDs as CUDA tells them, without prefix.
+    Telemetry: `gpus`, a `GpuReading` per device; `gpu_joules`, their total energy if all have one, and
+    `gpu_joules_from`, its sources; `gpu_watch_share`, CPU time of the thread over the span's; `gpu_problem`, why
+    reading broke off. Marks: `gpu-throttled`, at any sample; `gpu-contention`, another process had a compute context.
+    Without NVML or a device there is neither; `hardware_profiles.nvml.describe` says why.
     """
 
     def __init__(self, gpus: Sequence[str]) -> None:
@@ -85,7 +81,7 @@ class GpuWatch:
         self._span = _Span(self._devices) if self._devices and self._hanging is None else None
 
     def stop(self) -> Reading:
-        """End the span; return what was seen."""
+        """End the span; return its telemetry."""
         if self._hanging is not None:
             return Reading({"gpu_problem": _HANGS}, [])
         if self._span is None:
@@ -97,7 +93,7 @@ class GpuWatch:
 
 
 class _Span:
-    """One span's samples. All reading is the thread's: a driver that hangs must not hang the run."""
+    """One span's samples, read in its own thread: a hung driver must not hang the run."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = devices
@@ -111,11 +107,11 @@ class _Span:
 
     @property
     def over(self) -> bool:
-        """Whether the thread is gone."""
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     def end(self) -> Reading:
-        """Read once more and return what was seen."""
+        """Take the last sample and return the telemetry."""
         self._ended.set()
         self._thread.join(_PATIENCE_S)
         problem = self._problem if self.over else _HANGS
@@ -158,7 +154,7 @@ class _Span:
 
 
 def _reduced(samples: list[Sample], *, whole: bool, power_window_s: float) -> GpuReading:
-    """Return what samples say together; energy only where they cover the whole span, and are of no time before it."""
+    """Return a summary of samples; energy only if they cover the whole span and nothing before it."""
     inside = samples[1:-1]  # at the ends the device waits for the host
     seconds = samples[-1].at - samples[0].at
     energy = _integral(samples) if seconds >= power_window_s else None
@@ -184,13 +180,13 @@ def _joules(samples: list[Sample], energy: float | None) -> tuple[float | None, 
     first, last = samples[0], samples[-1]
     if first.joules is not None and last.joules is not None and last.at - first.at >= _COUNTER_WINDOW_S:
         counted = last.joules - first.joules
-        if counted > 0.0:  # else it stands still, or began anew with the driver
+        if counted > 0.0:  # else it stands still, or was reset with the driver
             return counted, "counter"
     return (None, None) if energy is None else (energy, "power")
 
 
 def _integral(samples: list[Sample]) -> float | None:
-    """Return joules from power, by trapezoids; None where a sample lacks it."""
+    """Return joules integrated from power by trapezoids; None if a sample lacks it."""
     joules = 0.0
     for one, other in pairwise(samples):
         if one.watts is None or other.watts is None:

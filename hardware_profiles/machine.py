@@ -1,4 +1,4 @@
-"""A machine that is not at hand: what is known of it, as YAML, and the profile that this gives for a pair of models."""
+"""Hardware you do not have: what is known of a machine, as YAML, and the profile it gives for a pair of models."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
+from foundation.errors import UserError
+from foundation.plain_yaml import read_yaml
+from foundation.registry import unknown_name
+from foundation.roles import Role
+from foundation.strict_model import FiniteModel
 from hardware_profiles.curve import Curve
-from hardware_profiles.plain_yaml import read_yaml
-from hardware_profiles.profile import Costs, Kind, Profile, Role, parsed
+from hardware_profiles.profile import Costs, Kind, Profile, parsed
 from hardware_profiles.roofline import Architecture, Roofline
-from harness.errors import UserError
-from harness.registry import unknown_name
 
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
-class Machine(BaseModel):
-    """What is known of a machine, each number with its source; a pair of models turns it into a profile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+class Machine(FiniteModel):
+    """Known numbers of a machine, each with its source; a pair of models turns it into a profile."""
 
     schema_version: Literal[1] = 1
     """Version of this schema."""
@@ -35,19 +35,19 @@ class Machine(BaseModel):
     kind: Kind
     """Taken from a publication, or computed from datasheets."""
     device: str
-    """What the numbers are of."""
+    """Hardware that the numbers describe."""
     sources: dict[str, str]
-    """Where each number comes from, by its key; `costs` stands for all below it, `costs.scheduler_ms` for one."""
+    """Source of each number by key; `costs` covers all below it, `costs.scheduler_ms` one."""
     launch_overhead_ms: NonNegativeFloat = 0.0
     """Charged for every neural forward on top of its latency."""
     costs: dict[str, NonNegativeFloat] = Field(default_factory=dict)
-    """What is known of the work around forwards; what is not costs nothing, and every report says so."""
+    """Known costs of the work around forwards; unknown ones count as 0, and every report says so."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        strangers = sorted(self.costs.keys() - Costs.model_fields.keys())
-        if strangers:
-            raise ValueError(str(unknown_name("cost", strangers[0], Costs.model_fields)))
+        unknown = sorted(self.costs.keys() - Costs.model_fields.keys())
+        if unknown:
+            raise ValueError(str(unknown_name("cost", unknown[0], Costs.model_fields)))
         for key in _numbers(self.model_dump(exclude_unset=True, exclude={"schema_version"})):
             if not any(key == source or key.startswith(f"{source}.") for source in self.sources):
                 raise ValueError(f"sources: say where {key} is from")
@@ -79,31 +79,22 @@ class Machine(BaseModel):
 
 
 class Datasheet(Machine):
-    """A machine of which datasheets are known: a roofline for any model."""
+    """A machine with known datasheets: a roofline for any model."""
 
     kind: Literal["roofline"]
     bandwidth_gb_s: PositiveFloat
-    """Memory bandwidth of a device."""
+    """Memory bandwidth of a device, in GB/s."""
     tflops: dict[str, PositiveFloat]
-    """Peak rate of a device by floating-point type, without sparsity."""
+    """Peak TFLOP/s of a device by floating-point type, without sparsity."""
     memory_gb: PositiveFloat
-    """Memory of a device."""
+    """Memory of a device, in GB."""
     devices: int = Field(default=1, ge=1)
-    """Devices that share every layer (tensor parallel), at no cost of communication."""
+    """Devices that share every layer (tensor parallel), without communication cost."""
     layer_overhead_ms: NonNegativeFloat = 0.0
-    """What the host takes to launch a layer, hidden behind the layer's work where that takes longer."""
+    """Host time to launch a layer, hidden behind the layer's work where that takes longer."""
 
     def profile(self, pair: str, dtype: str, models: Mapping[Role, Architecture]) -> Profile:
-        """Return the profile of a pair on this machine.
-
-        Args:
-            pair: its name.
-            dtype: floating-point type of its weights.
-            models: its models by role.
-
-        Raises:
-            UserError: no peak rate of that type is known, or the weights do not fit.
-        """
+        """Return a pair's profile; raises UserError without a peak rate in `dtype` or with too little memory."""
         if dtype not in self.tflops or dtype not in BYTES:
             known = ", ".join(self.tflops)
             raise UserError(
@@ -139,21 +130,16 @@ class Datasheet(Machine):
 
 
 class Publication(Machine):
-    """A machine of which latencies were published: one a model, whatever the forward's size and context."""
+    """A machine with published latencies: one per model, whatever the forward's size and context."""
 
     kind: Literal["published"]
     calls: dict[str, PositiveFloat]
     """Milliseconds of a call by hub id."""
 
     def profile(self, pair: str, models: Mapping[Role, str | None]) -> Profile:
-        """Return the profile of a pair, without the drafters of which nothing was published.
+        """Return a pair's profile without unpublished drafters; `models` are hub ids by role, None if not from the hub.
 
-        Args:
-            pair: its name.
-            models: hub ids by role, None for models of another origin.
-
-        Raises:
-            UserError: nothing was published of its target.
+        Raises UserError if the target's latency is not published.
         """
         known = {role: model for role, model in models.items() if model in self.calls}
         if "target" not in known:
@@ -168,7 +154,7 @@ class Publication(Machine):
 
 
 def _numbers(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the keys of all numbers, joined by dots."""
+    """Yield the dotted keys of all numbers."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{above}{key}.")
@@ -182,12 +168,9 @@ def machine_names() -> list[str]:
 
 
 def get_machine(name: str) -> Datasheet | Publication | None:
-    """Return a machine by packaged name or YAML file; None where the name is of something else, such as a profile.
+    """Return a machine by packaged name or YAML file, None if it is something else; raises UserError if it is invalid.
 
-    A file may give a packaged machine as its `base`, and then only what differs.
-
-    Raises:
-        UserError: a file that is no machine; names the file and the key.
+    A file may name a packaged machine as its `base` and give only what differs.
     """
     if name in machine_names():
         return _machine(_packaged(name), f"profile {name}")
@@ -197,7 +180,7 @@ def get_machine(name: str) -> Datasheet | Publication | None:
     try:
         values = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return None  # whoever reads it as a profile says what is wrong
+        return None  # reading it as a profile gives the error
     if not isinstance(values, dict) or not {"base", "bandwidth_gb_s", "calls"} & values.keys():
         return None
     return _machine(_on_its_base(values, path) if "base" in values else values, name)
@@ -212,17 +195,9 @@ def _packaged(name: str) -> dict[str, Any]:
 def changed_machine(
     base: str, changes: Mapping[str, Any], *, name: str, file: str, origin: str
 ) -> Datasheet | Publication:
-    """Return a packaged machine with some of its values changed.
+    """Return a packaged machine with changed values; raises UserError with `origin` if a key or value is invalid.
 
-    Args:
-        base: the packaged machine's name.
-        changes: what differs, by key.
-        name: what the changed machine is called.
-        file: name of the file that gives the changes, which is their source.
-        origin: what an error names.
-
-    Raises:
-        UserError: an unknown machine or key, or a value that is not usable.
+    `name` is the changed machine's; `file` is recorded as the source of the changes.
     """
     _check_base(base, origin)
     known = type(_machine(_packaged(base), base)).model_fields
@@ -233,7 +208,7 @@ def changed_machine(
 
 
 def _on_its_base(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a file's values over those of its base; what it changes is from that file, unless it says more."""
+    """Return a file's values merged over its base; the file is the source of what it changes."""
     _check_base(values["base"], f"{path}: base")
     own = {key: value for key, value in values.items() if key != "base"}
     return _merged(values["base"], own, path.stem, path.name)
@@ -245,16 +220,16 @@ def _check_base(base: Any, origin: str) -> None:
 
 
 def _merged(base_name: str, own: Mapping[str, Any], name: str, file: str) -> dict[str, Any]:
-    """Return a packaged machine's values with some changed, each change with its source."""
+    """Return a packaged machine's values with changes, each with its source."""
     base = _packaged(base_name)
     merged = {**base, "about": f"{base_name}, changed in {file}", "name": name, **own}
     for key in ("costs", "tflops", "calls"):
         if isinstance(own.get(key), dict):
             merged[key] = {**base.get(key, {}), **own[key]}
-    told = own.get("sources", {})
-    if isinstance(told, dict):
+    sources = own.get("sources", {})
+    if isinstance(sources, dict):
         changed = {key: value for key, value in own.items() if key != "sources"}
-        merged["sources"] = {**base["sources"], **dict.fromkeys(_numbers(changed), f"given in {file}"), **told}
+        merged["sources"] = {**base["sources"], **dict.fromkeys(_numbers(changed), f"given in {file}"), **sources}
     return merged
 
 

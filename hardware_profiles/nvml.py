@@ -1,4 +1,4 @@
-"""NVML, the management library of NVIDIA's driver: imported only for runs on a GPU, read sensor by sensor."""
+"""NVML, the NVIDIA driver's management library: imported only for runs on a GPU, read sensor by sensor."""
 
 from __future__ import annotations
 
@@ -19,93 +19,70 @@ THROTTLE_REASONS = {
     0x080: "power-brake",
     0x200: "board-limit",
 }
-"""Bits of NVML that slow a busy device down. The others are idleness, clocks that somebody set, displays, and the top
-of the voltage curve."""
+"""NVML bits that slow a busy device; the others mean idleness, user-set clocks, displays or the top voltage."""
 
-_PREFIXES = ("GPU-", "MIG-")  # CUDA tells a UUID without them
-_UNANSWERED = (
-    "NVML_ERROR_INVALID_ARGUMENT",
-    "NVML_ERROR_NOT_SUPPORTED",
-    "NVML_ERROR_NO_PERMISSION",
-    "NVML_ERROR_NOT_FOUND",
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
-    "NVML_ERROR_NO_DATA",
-)  # a sensor is missing; any other error means that the device is
+_PREFIXES = ("GPU-", "MIG-")  # CUDA's UUIDs lack them
+_MEAN_S = 1.0  # averaging window of `nvmlDeviceGetPowerUsage` since Ampere
+# NVML_ERROR_…: a sensor is missing; any other error means that the device is.
+_UNANSWERED = ("INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION", "NOT_FOUND", "FUNCTION_NOT_FOUND", "NO_DATA")
 
 
 class NvmlError(Exception):
-    """NVML, or a device of it, does not answer; the text says why."""
+    """NVML or a device does not answer; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What a device's sensors say at one moment; None where one does not answer."""
+    """One reading of a device's sensors; None for a sensor that does not answer."""
 
     at: float
     """Seconds, by `perf_counter`."""
     joules: float | None = None
     """Energy of the whole board since the driver was loaded."""
     watts: float | None = None
-    """Power of the whole board: at this moment, or over the last second where the driver tells no better."""
+    """Power of the whole board: now, or over the last second where the driver offers no better."""
     sm_mhz: int | None = None
-    """Clock of the multiprocessors."""
+    """SM clock."""
     memory_mhz: int | None = None
-    """Clock of the memory."""
+    """Memory clock."""
     celsius: int | None = None
-    """Temperature of the chip."""
+    """Chip temperature."""
     busy_pct: int | None = None
-    """Share of the driver's last sampling period in which a kernel ran."""
+    """Share of the driver's last sampling period with a kernel running."""
     memory_mib: float | None = None
-    """Memory in use, by anybody."""
+    """Memory in use by all processes."""
     reasons: int | None = None
-    """Why clocks are lower than they could be, as NVML's bits."""
+    """NVML's bits for lowered clocks."""
     others: int | None = None
-    """Computing processes that are not this one."""
+    """Compute processes other than this one."""
 
 
 class Device:
-    """One GPU and those of its sensors that answer.
-
-    Args:
-        nvml: the module pynvml, initialised.
-        uuid: as CUDA tells it.
-
-    Raises:
-        NvmlError: NVML knows no such device, or the device does not answer.
-    """
+    """One GPU, by CUDA UUID, and those of its sensors that answer; raises NvmlError if there are none."""
 
     def __init__(self, nvml: Nvml, uuid: str) -> None:
         self._nvml = nvml
-        self._unanswered = {getattr(nvml, name) for name in _UNANSWERED}
+        self._unanswered = {getattr(nvml, f"NVML_ERROR_{name}") for name in _UNANSWERED}
         self._handle = self._find(uuid)
-        found = ((name, self._first_that_answers(ways)) for name, ways in _SENSORS.items())
-        self._sensors = {name: read for name, read in found if read is not None}
+        sensors = ((name, self._first_that_answers(ways)) for name, ways in _SENSORS.items())
+        self._sensors = {name: read for name, read in sensors if read is not None}
         if not self._sensors:
             raise NvmlError(f"NVML: no sensor of {uuid} answers")
         self.power_window_s = _MEAN_S if self._sensors.get("watts") is _mean_watts else 0.0
-        """Of how much time its power is the mean."""
 
     def read(self) -> Sample:
-        """Return what the sensors say now.
-
-        Raises:
-            NvmlError: the device does not answer.
-        """
+        """Return a sample; raises NvmlError if the device does not answer."""
         at = perf_counter()
         return Sample(at=at, **{name: self._ask(read, self._handle) for name, read in self._sensors.items()})
 
     def facts(self) -> dict[str, Any]:
-        """Return name, UUID, driver and power limit in watts, as far as the driver tells them.
-
-        Raises:
-            NvmlError: the device does not answer.
-        """
-        found = {name: self._ask(read, self._handle) for name, read in _FACTS.items()}
-        return {name: value for name, value in found.items() if value is not None}
+        """Return name, UUID, driver and power limit in watts, as far as the driver knows; raises NvmlError."""
+        facts = ((name, self._ask(read, self._handle)) for name, read in _FACTS.items())
+        return {name: value for name, value in facts if value is not None}
 
     def _find(self, uuid: str) -> Any:
         for prefix in _PREFIXES:
-            handle = self._ask(_by_uuid, prefix + uuid)
+            handle = self._ask(lambda nvml, name: nvml.nvmlDeviceGetHandleByUUID(name), prefix + uuid)
             if handle is not None:
                 return handle
         raise NvmlError(f"NVML: no device has the UUID {uuid}")
@@ -129,24 +106,13 @@ class Device:
 
 
 def open_devices(uuids: Sequence[str]) -> list[Device]:
-    """Return devices, ready to be read.
-
-    Args:
-        uuids: as CUDA tells them, so `CUDA_VISIBLE_DEVICES` and CUDA's own order need no heed here.
-
-    Raises:
-        NvmlError: there is no library, no driver, or no such device.
-    """
+    """Return devices by CUDA UUID, in whatever order CUDA sees them; raises NvmlError if one does not open."""
     nvml = _initialised()
     return [Device(nvml, uuid) for uuid in uuids]
 
 
 def describe(uuids: Sequence[str]) -> dict[str, Any]:
-    """Return what a manifest says of GPUs.
-
-    Returns:
-        `gpus`: for each its `name`, `uuid`, `driver` and `power_limit_w`; or `problem`: why NVML does not answer.
-    """
+    """Return the manifest's GPU facts: `gpus` (each `name`, `uuid`, `driver`, `power_limit_w`), or `problem`."""
     try:
         return {"gpus": [device.facts() for device in open_devices(uuids)]}
     except NvmlError as problem:
@@ -154,11 +120,7 @@ def describe(uuids: Sequence[str]) -> dict[str, Any]:
 
 
 def names_and_driver() -> tuple[list[str], str]:
-    """Return the names of all devices that NVML sees, hidden from CUDA or not, and the driver's version.
-
-    Raises:
-        NvmlError: there is no library, or no driver that lives.
-    """
+    """Return the names of all devices, hidden from CUDA or not, and the driver's version; raises NvmlError."""
     nvml = _initialised()
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -168,7 +130,7 @@ def names_and_driver() -> tuple[list[str], str]:
 
 
 def throttle_reasons(bits: int) -> list[str]:
-    """Return the names of the bits that slow a busy device down."""
+    """Return the names of the throttle reasons among NVML's bits."""
     return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
 
 
@@ -184,10 +146,6 @@ def _initialised() -> Nvml:
     return pynvml
 
 
-def _by_uuid(nvml: Nvml, uuid: str) -> Any:
-    return nvml.nvmlDeviceGetHandleByUUID(uuid)
-
-
 def _instant_watts(nvml: Nvml, gpu: Any) -> float:
     (field,) = nvml.nvmlDeviceGetFieldValues(gpu, [nvml.NVML_FI_DEV_POWER_INSTANT])
     if field.nvmlReturn != nvml.NVML_SUCCESS:
@@ -195,21 +153,17 @@ def _instant_watts(nvml: Nvml, gpu: Any) -> float:
     return float(field.value.uiVal / 1e3)
 
 
-_MEAN_S = 1.0
-"""What `nvmlDeviceGetPowerUsage` takes its mean over, on devices since Ampere."""
-
-
 def _mean_watts(nvml: Nvml, gpu: Any) -> float:
     return float(nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
 
 
 def _others(processes: Sequence[Any]) -> int | None:
-    found = {process.pid for process in processes}
-    # In a container this process may bear another number, or all may be hidden: then nobody can tell who is a stranger.
-    return len(found) - 1 if os.getpid() in found else None
+    pids = {process.pid for process in processes}
+    # In a container this process may have another number, or all may be hidden: then the others cannot be counted.
+    return len(pids) - 1 if os.getpid() in pids else None
 
 
-# Several ways to one sensor: the first that answers is kept.
+# Of several ways to one sensor, the first that answers is kept.
 _SENSORS: dict[str, tuple[Read, ...]] = {
     "joules": (lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,),
     "watts": (_instant_watts, _mean_watts),

@@ -1,4 +1,4 @@
-"""A hardware profile: what forwards and the work around them cost on a device, as a YAML file."""
+"""A hardware profile: latencies of forwards and of the work around them on a device, as a YAML file."""
 
 from __future__ import annotations
 
@@ -9,104 +9,101 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
+from foundation.atomic_write import write_text_whole
+from foundation.errors import UserError
+from foundation.plain_yaml import yaml_values
+from foundation.registry import unknown_name
+from foundation.roles import Role
+from foundation.strict_model import FiniteModel, first_fault
 from hardware_profiles.curve import MOST_MS, Curve
-from hardware_profiles.plain_yaml import read_yaml
 from hardware_profiles.roofline import Roofline
-from harness.errors import UserError
-from harness.registry import unknown_name
 
 Kind = Literal["measured", "published", "roofline"]
-Role = Literal["target", "middle", "small"]
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def _latency_tag(value: object) -> str:
-    """Return which of its two classes a latency is of."""
+    """Return the class that a latency belongs to."""
     facts = isinstance(value, dict) and "architecture" in value
     return "roofline" if facts or isinstance(value, Roofline) else "curve"
 
 
 Latencies = dict[
-    Role,
-    Annotated[Annotated[Curve, Tag("curve")] | Annotated[Roofline, Tag("roofline")], Discriminator(_latency_tag)],
+    Role, Annotated[Annotated[Curve, Tag("curve")] | Annotated[Roofline, Tag("roofline")], Discriminator(_latency_tag)]
 ]
 """Latency of a forward, by role."""
 
-
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
-"""What a profile may be called."""
+"""Pattern of profile names."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+class _Part(FiniteModel):
+    model_config = ConfigDict(strict=True)
 
 
 class Costs(_Part):
-    """What the work around forwards takes, in milliseconds."""
+    """Milliseconds of the work around forwards."""
 
     small_step_ms: float = Field(ge=0, le=MOST_MS)
     """A look-up step, whatever its frontier."""
     small_node_ms: float = Field(ge=0, le=MOST_MS)
-    """Each node of a look-up step's frontier, besides."""
+    """Each frontier node of a look-up step, on top."""
     small_commit_ms: float = Field(ge=0, le=MOST_MS)
-    """Index upkeep, a round."""
+    """Index upkeep, per round."""
     middle_call_ms: float = Field(ge=0, le=MOST_MS)
-    """A middle step beside its forward: rescoring, reselecting, grafting."""
+    """A middle step besides its forward: rescoring, reselecting, grafting."""
     scheduler_ms: float = Field(ge=0, le=MOST_MS)
-    """A decision."""
+    """A scheduler's decision."""
     verify_ms: float = Field(ge=0, le=MOST_MS)
-    """Verification beside the target's forward, a round: the walk and the commit."""
+    """Verification besides the target's forward, per round: the walk and the commit."""
     other_ms: float = Field(ge=0, le=MOST_MS)
-    """Everything else, a round."""
+    """Everything else, per round."""
 
 
 class CurveError(_Part):
-    """How far a curve is off at points that it was not fitted to, measured in the same session."""
+    """Error of a curve at points of the same session that it was not fitted to."""
 
     points: int = Field(ge=0)
-    """How many."""
+    """Number of points."""
     median_pct: float = Field(ge=0)
     """Median absolute relative error, in percent."""
     worst_pct: float = Field(ge=0)
-    """The largest one."""
+    """Largest absolute relative error, in percent."""
 
 
 class Profile(_Part):
-    """One device with one pair's latencies."""
+    """Latencies of one pair on one device."""
 
     schema_version: Literal[1] = 1
     """Version of this schema."""
     name: str = Field(pattern=f"{NAME.removesuffix('$')}(/.+)?$")
-    """Its name, as rows carry it behind `profile:`; a machine's with the pair behind a slash."""
+    """Its name, as rows carry it after `profile:`; MACHINE/PAIR for a machine's."""
     about: str = ""
     """One line for `treegraft ls profiles`."""
     kind: Kind
     """Measured on the device, taken from a publication, or computed from datasheets."""
     device: str
-    """What the numbers are of."""
+    """Hardware that the numbers describe."""
     pair: str
-    """The pair whose models they are of."""
+    """Pair whose models were measured."""
     dtype: str
     """Floating-point type of the forwards."""
     weights: Literal["own", "random"] = "own"
-    """Whether the models that were measured had their own weights: random ones take the same time, and tell nothing of
-    what is accepted."""
+    """Whether the models had their own weights; random ones take the same time but say nothing of acceptance."""
     sources: dict[str, str] = Field(min_length=1)
-    """Where each number comes from."""
+    """Source of each number."""
     launch_overhead_ms: float = Field(default=0.0, ge=0, le=MOST_MS)
     """Charged for every neural forward on top of its curve."""
     forwards: Latencies
     """Latency of a tree's forward, by role; `small` is a neural model in the look-up drafter's place."""
     prefill: Latencies
-    """Latency of a prefill forward, by role; empty where nobody knows."""
+    """Latency of a prefill forward, by role; empty if unknown."""
     errors: dict[str, CurveError] = Field(default_factory=dict)
-    """How far the curves are off, by role."""
+    """Errors of the curves, by role."""
     costs: Costs
-    """What the work around forwards takes."""
+    """Costs of the work around forwards."""
     unknown: list[str] = Field(default_factory=list)
-    """What nobody knows: costs that are 0 for that reason alone, and `prefill`."""
+    """Unknown costs, which count as 0, and `prefill` if unknown."""
     measured_with: dict[str, Any] = Field(default_factory=dict)
     """Machine and versions of a measured profile."""
 
@@ -119,11 +116,7 @@ class Profile(_Part):
         return self
 
     def caption(self, acceptance_of: str) -> str:
-        """Return what numbers under it are: modelled, and of whose acceptance and latencies.
-
-        Args:
-            acceptance_of: the pair that decoded or was traced.
-        """
+        """Return the caption of modelled numbers; `acceptance_of` is the pair that decoded or was traced."""
         dtype = "" if self.dtype == "unknown" else f" in {self.dtype}"
         random = ", random weights" if self.weights == "random" else ""
         unknown = f"; unknown and charged nothing: {', '.join(self.unknown)}" if self.unknown else ""
@@ -133,19 +126,11 @@ class Profile(_Part):
         )
 
     def forward_ms(self, role: Role, tokens: int, context: int) -> float:
-        """Return the milliseconds of one tree forward.
-
-        Raises:
-            UserError: the profile has no curve of that role.
-        """
+        """Return the milliseconds of one tree forward; raises UserError if the profile lacks the role."""
         return self._ms(self.forwards, role, tokens, context)
 
     def prefill_ms(self, role: Role, tokens: int, context: int) -> float:
-        """Return the milliseconds of one prefill forward.
-
-        Raises:
-            UserError: the profile has no curve of that role.
-        """
+        """Return the milliseconds of one prefill forward; raises UserError if the profile lacks the role."""
         return self._ms(self.prefill, role, tokens, context)
 
     def _ms(self, curves: Latencies, role: Role, tokens: int, context: int) -> float:
@@ -166,11 +151,7 @@ def profile_names() -> list[str]:
 
 
 def get_profile(name: str) -> Profile:
-    """Return a profile by packaged name or YAML file.
-
-    Raises:
-        UserError: nothing of the kind is there, or it is no profile; names the file and the key.
-    """
+    """Return a profile by packaged name or YAML file; raises UserError, with file and key, if missing or invalid."""
     if name in profile_names():
         text = files("hardware_profiles").joinpath("profiles", f"{name}.yaml").read_text(encoding="utf-8")
         return _parse(text, f"profile {name}")
@@ -179,51 +160,31 @@ def get_profile(name: str) -> Profile:
         raise UserError(f"{unknown_name('profile', name, profile_names())} (or a profile's YAML file)")
     try:
         return _parse(path.read_text(encoding="utf-8"), name)
-    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError, as text that is not UTF-8
+    except (OSError, ValueError) as error:  # a null byte in the name and text that is not UTF-8 are ValueErrors
         raise UserError(f"{name}: cannot be read ({error}); give an existing profile file") from error
 
 
 def _parse(text: str, origin: str) -> Profile:
+    profile = parsed(Profile, yaml_values(text, origin), origin)
     try:
-        values = read_yaml(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{origin}: not YAML ({' '.join(str(error).split())}); mend the file") from error
-    profile = parsed(Profile, values, origin)
-    try:
-        profile.model_dump_json()  # manifests hold it so: a file that refers to itself cannot be
+        profile.model_dump_json()  # as manifests do, which a YAML file that refers to itself cannot be
     except ValueError as error:
-        raise UserError(f"{origin}: holds what JSON cannot ({' '.join(str(error).split())}); mend the file") from error
+        raise UserError(f"{origin}: holds what JSON cannot ({' '.join(str(error).split())}); fix the file") from error
     return profile
 
 
 def parsed(model: type[Model], values: Any, origin: str) -> Model:
-    """Return what a file holds as an object.
-
-    Args:
-        model: of which class.
-        values: the file's.
-        origin: what an error names.
-
-    Raises:
-        UserError: a key is missing, unknown or of another kind.
-    """
+    """Return a file's values as a model; raises UserError with `origin` and the key if they are invalid."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        # Between the keys pydantic names the class that it took a latency for.
-        where = ".".join(str(part) for part in first["loc"] if part not in ("curve", "roofline")) or "profile"
-        raise UserError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+        fault = first_fault(error)
+        # Between the keys pydantic names the class that it chose for a latency.
+        where = ".".join(str(part) for part in fault.place if part not in ("curve", "roofline")) or "profile"
+        raise UserError(f"{origin}: {where}: {fault.message}") from error
 
 
 def write_profile(profile: Profile, file: Path) -> None:
-    """Write a profile as YAML.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write a profile as YAML; raises UserError if the file cannot be written."""
     text = yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False, width=118, default_flow_style=None)
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written ({error.strerror}); give another --out") from error
+    write_text_whole(file, text, "give another --out")

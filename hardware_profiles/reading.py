@@ -1,4 +1,4 @@
-"""What a watch over the machine gives back."""
+"""Telemetry of one span."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ class Reading:
     """What was seen during one span."""
 
     telemetry: dict[str, Any]
-    """Numbers by name; the watch that read them says what they are."""
+    """Numbers by name; the class that reads them documents them."""
     marks: list[str]
-    """Disturbances."""
+    """Disturbances, by name."""

@@ -7,19 +7,16 @@ from importlib.resources import files
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from foundation.strict_model import StrictModel
 
 Family = Literal["llama", "qwen2", "qwen3"]
-"""Families of dense decoders with gated feed-forward layers, as transformers calls them."""
+"""Dense decoder families with gated feed-forward layers, by their transformers name."""
 
 
-class Architecture(BaseModel):
-    """A dense decoder with gated feed-forward layers, such as Llama and Qwen: what its forwards read and compute.
-
-    Norms and biases are left out: they are less than a thousandth of the weights.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+class Architecture(StrictModel):
+    """Sizes of a dense decoder with gated feed-forward layers; norms and biases, under 0.1 % of it, are left out."""
 
     layers: int = Field(ge=1)
     """Decoder layers."""
@@ -28,7 +25,7 @@ class Architecture(BaseModel):
     heads: int = Field(ge=1)
     """Attention heads."""
     kv_heads: int = Field(ge=1)
-    """Heads of keys and values."""
+    """Key and value heads."""
     head_dim: int = Field(ge=1)
     """Width of a head."""
     intermediate: int = Field(ge=1)
@@ -38,13 +35,13 @@ class Architecture(BaseModel):
     tied: bool
     """Whether embedding and head are one matrix."""
     head_rows: int | None = Field(default=None, ge=1)
-    """Tokens that the head knows, where it does not know the whole vocabulary."""
+    """Tokens in the head, if fewer than the vocabulary."""
     family: Family | None = None
-    """Whose class computes it; null where only its size is known."""
+    """Class that computes it; null if only its size is known."""
     shared: bool = False
-    """Whether its weights are another model's, which it takes no memory beside."""
+    """Whether it shares another model's weights and so takes no memory of its own."""
     source: str
-    """Where the numbers are from."""
+    """Source of the numbers."""
 
     @property
     def layer_weights(self) -> int:
@@ -53,7 +50,7 @@ class Architecture(BaseModel):
 
     @property
     def head_weights(self) -> int:
-        """Weights that logits take."""
+        """Weights of the head."""
         return self.hidden * (self.head_rows or self.vocabulary)
 
     @property
@@ -62,35 +59,30 @@ class Architecture(BaseModel):
         return self.layers * self.layer_weights + self.hidden * self.vocabulary * (1 if self.tied else 2)
 
 
-class Roofline(BaseModel):
+class Roofline(StrictModel):
     """Latency of a forward as the slower of reading and computing, part by part (Williams et al., 2009).
 
-    Parts are a layer's weights, a layer's attention over the context, and the head. Activations, communication between
-    devices and everything that a kernel wastes are left out: no forward is faster, real ones are slower.
+    Parts: a layer's weights, its attention over the context, and the head. Activations, communication and kernel
+    overhead are left out, so this is a lower bound.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     architecture: Architecture
     """The model."""
     bytes_each: int = Field(gt=0)
-    """Bytes of a weight, a key and a value."""
+    """Bytes per weight, key and value."""
     bandwidth_gb_s: float = Field(gt=0)
-    """Memory bandwidth of a device."""
+    """Memory bandwidth of a device, in GB/s."""
     tflops: float = Field(gt=0)
-    """Peak rate of a device in the weights' type."""
+    """Peak TFLOP/s of a device in the weights' type."""
     devices: int = Field(ge=1)
     """Devices that share every layer (tensor parallel)."""
     layer_overhead_ms: float = Field(ge=0)
-    """What the host takes to launch a layer, hidden behind the layer's work where that takes longer."""
+    """Host time to launch a layer, hidden behind the layer's work where that takes longer."""
     head: bool
-    """Whether logits are computed: in a tree's forward for each of its tokens, in a prefill for none."""
+    """Whether logits are computed: for each token of a tree's forward, for none of a prefill's."""
 
     def at(self, tokens: int, context: int) -> float:
-        """Return the milliseconds of a forward of `tokens` tokens behind `context` others.
-
-        Each token sees the context, the tokens before it and itself; in a tree it sees fewer.
-        """
+        """Return the milliseconds of a forward; each token sees the context and all before it (fewer in a tree)."""
         model = self.architecture
         seen = tokens * context + tokens * (tokens + 1) / 2
         layer = self._ms(model.layer_weights, 2 * tokens * model.layer_weights)
@@ -101,13 +93,13 @@ class Roofline(BaseModel):
         return model.layers * max(layer, self.layer_overhead_ms) + head
 
     def _ms(self, values: float, flops: float) -> float:
-        """Return the milliseconds that reading some values and computing with them take, whichever is longer."""
+        """Return the milliseconds of reading values or of computing with them, whichever is longer."""
         reading = values * self.bytes_each / (self.bandwidth_gb_s * 1e9)
         return 1e3 * max(reading, flops / (self.tflops * 1e12)) / self.devices
 
 
 @cache
 def known_architectures() -> dict[str, Architecture]:
-    """Return the packaged architectures by hub id, and by package for models that come in one."""
+    """Return the packaged architectures by hub id or, for models that come in a package, by package."""
     text = files("hardware_profiles").joinpath("architectures.yaml").read_text(encoding="utf-8")
     return {name: Architecture.model_validate(facts) for name, facts in yaml.safe_load(text).items()}

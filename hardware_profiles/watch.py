@@ -1,4 +1,4 @@
-"""Everything that watches the machine while a row is timed."""
+"""Telemetry of a timed row, from the CPU and the GPUs in use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from hardware_profiles.reading import Reading
 
 
 class Watch:
-    """The CPU, and the GPUs that a run uses; without one, NVML is not even imported.
-
-    Args:
-        gpus: their UUIDs as CUDA tells them, without prefix.
-    """
+    """Watches the CPU and the GPUs in use, by CUDA UUID without prefix; without any, NVML is not imported."""
 
     def __init__(self, gpus: Sequence[str] = ()) -> None:
         self._cpu = CpuWatch()
@@ -30,7 +26,7 @@ class Watch:
         self._cpu.start()
 
     def stop(self) -> Reading:
-        """End the span; return what was seen."""
+        """End the span; return its telemetry."""
         cpu = self._cpu.stop()
         if self._gpu is None:
             return cpu

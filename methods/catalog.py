@@ -1,85 +1,81 @@
-"""Names to method specifications: the catalogue, a configuration's definitions, plug-ins. Imports no torch."""
+"""Method specifications by name: the catalogue, a configuration's definitions, plug-ins."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.resources import files
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
-from harness.errors import UserError
-from harness.registry import unknown_name
-from methods.schedulers.artifact import DRAFTING_KEYS, artifact_digest
-from methods.schedulers.edge_artifact import edges_digest
+from foundation.errors import UserError
+from foundation.registry import unknown_name
+from foundation.strict_model import Fault, StrictModel, first_fault
+from methods.facts import MethodFacts
 from methods.settings import Settings
+
+if TYPE_CHECKING:
+    from methods.method import Method
 
 BASELINE = "autoregressive"
 
 FAMILIES = {
-    "autoregressive": "methods.tree_method",
-    "calibrated": "methods.calibrated",
-    "csd": "methods.csd",
-    "treegraft": "methods.treegraft",
-    "hf-assisted": "methods.peers",
-    "hf-generate": "methods.peers",
+    "autoregressive": ("methods.facts", "methods.tree_method"),
+    "calibrated": ("methods.calibrated.facts", "methods.calibrated.method"),
+    "csd": ("methods.rivals.csd.facts", "methods.rivals.csd.method"),
+    "treegraft": ("methods.treegraft.facts", "methods.treegraft.method"),
+    "hf-assisted": ("methods.external.facts", "methods.external.huggingface"),
+    "hf-generate": ("methods.external.facts", "methods.external.huggingface"),
 }
+"""Our own families: the module of their facts, which needs no torch, and of their code."""
 
-PEERS = {"hf-assisted", "hf-generate"}
-"""Families of outside peers, whose rounds nobody sees."""
-
-FITTED = ("learned", "planner")
-"""Schedulers that are read from an artifact."""
-
-_BOUNDED = ("early", "entropy-confidence", "candidate-score-gap", "latency-normalized", *FITTED)
-
-UNCHANGING = ("never", "always", "fixed")
-"""Schedulers that call in the same steps of every round, whatever things cost."""
-
-_DRAFTING = (*DRAFTING_KEYS, "small")
-"""Parameters that every scheduler of treegraft drafts by."""
-
-_READ = {"calibrated": ("artifact", "options", "steps", "width", "budget"), "autoregressive": ()}
-"""By family other than treegraft, what it reads where that is more or less than options."""
-
-_READERS = {
-    "schedule": ("fixed",),
-    "signals": ("learned",),
-    "artifact": FITTED,
-    "max_calls": _BOUNDED,
-    "threshold": ("entropy-confidence", "candidate-score-gap", "latency-normalized"),
-    "call_gain": ("latency-normalized",),
-}
-"""By parameter, the schedulers of treegraft that read it; what a plug-in's reads, nobody knows."""
-
-NO_SMALL = "this pair has no small neural model; give its YAML file one as small: {hub: owner/name}"
-"""What a method is told that needs one where there is none."""
+Parameters = Mapping[str, Any]
 
 
-class Entry(BaseModel):
-    """One line of the catalogue."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Entry(StrictModel):
+    """One entry of the catalogue."""
 
     family: str
+    """Family whose code it runs."""
     about: str = ""
-    settings: dict[str, Any] = {}
+    """One line for `treegraft ls methods`."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Parameters that the name pins."""
 
 
-class MethodSpec(BaseModel):
-    """A method as a run uses it: its unique name, its code and all its parameters."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class MethodSpec(StrictModel):
+    """A method in a run: its unique name, its family and all its parameters."""
 
     name: str
+    """Its name, as rows carry it."""
     family: str
+    """Family whose code it runs."""
     settings: Settings
+    """All its parameters."""
     artifact_sha256: str | None = None
-    """What was in the files of its scheduler's artifact, where it has one."""
+    """Digest of its artifact's files, if it reads one."""
+
+    @property
+    def facts(self) -> MethodFacts:
+        """Facts of its family; a plug-in is loaded for them."""
+        return facts_of(self.family)
+
+    @property
+    def needed_drafters(self) -> tuple[str, ...]:
+        """Neural drafters of the pair that it needs: `middle`, `small`, both or none."""
+        return self.facts.needed_drafters(self.settings)
+
+    @property
+    def weighs_times(self) -> bool:
+        """Whether its schedules depend on the run's latencies."""
+        return self.facts.weighs_times(self.settings)
 
 
 @cache
@@ -94,139 +90,133 @@ def catalogue() -> dict[str, Entry]:
     return entries
 
 
+ORIGINS = ("pair", "catalogue", "configuration", "definition", "flag")
+"""Origins of parameters besides the defaults; later ones win."""
+
+_NOTHING: Parameters = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A method's specification, and the origin of each parameter."""
+
+    spec: MethodSpec
+    origins: Mapping[str, str]
+    """By parameter, one of `ORIGINS`; absent ones have their defaults."""
+
+
 def resolve(
     name: str,
     *,
-    definitions: Mapping[str, Mapping[str, Any]],
-    pair: Mapping[str, Any],
-    config: Mapping[str, Any],
-    flags: Mapping[str, Any],
+    definitions: Mapping[str, Parameters] = _NOTHING,
+    pair: Parameters = _NOTHING,
+    config: Parameters = _NOTHING,
+    flags: Parameters = _NOTHING,
 ) -> MethodSpec:
-    """Return the specification of a method.
+    """Return the specification of a method; see `resolve_with_origins`."""
+    return resolve_with_origins(name, definitions=definitions, pair=pair, config=config, flags=flags).spec
 
-    A parameter comes from, in this order: flag, configuration (the method's own definition, then the
-    top level), what the catalogue pins, the pair's default, the global default.
 
-    Args:
-        name: a catalogue name or one that `definitions` defines.
-        definitions: the configuration's methods by name: `base` and parameters.
-        pair: the pair's defaults.
-        config: the configuration's top-level method parameters.
-        flags: the command line's.
+def resolve_with_origins(
+    name: str,
+    *,
+    definitions: Mapping[str, Parameters] = _NOTHING,
+    pair: Parameters = _NOTHING,
+    config: Parameters = _NOTHING,
+    flags: Parameters = _NOTHING,
+) -> Resolved:
+    """Return a method's specification and the origins of its parameters.
 
-    Raises:
-        UserError: an unknown name or parameter, or a value out of range.
+    Precedence: `flags`, the configuration's definition of the method (`base` and parameters), the configuration's top
+    level, what the catalogue pins, the pair's default, the global default. Raises UserError for an unknown name or
+    parameter, or an invalid value.
     """
     own = dict(definitions.get(name, {}))
-    base = own.pop("base", name)
-    known = {**_registered(), **catalogue()}
-    if base not in known:
-        raise unknown_name("method", base, [*known, *(definitions if base == name else ())])
-    entry = known[base]
-    layers = (pair, entry.settings, config, own, flags)
-    merged = {key: value for layer in layers for key, value in layer.items()}
-    options = [layer["options"] for layer in layers if isinstance(layer.get("options"), Mapping)]
-    if isinstance(merged.get("options"), Mapping):
+    entry = _entry(own.pop("base", name), definitions if "base" not in definitions.get(name, {}) else {})
+    layers = dict(zip(ORIGINS, (pair, entry.settings, config, own, flags), strict=True))
+    origins = {key: origin for origin, values in layers.items() for key in values}
+    merged = {key: layers[origin][key] for key, origin in origins.items()}
+    if isinstance(merged.get("options"), Mapping):  # merged key by key
+        options = (values["options"] for values in layers.values() if isinstance(values.get("options"), Mapping))
         merged["options"] = {key: value for layer in options for key, value in layer.items()}
-    asked = {**config, **own, **flags}
-    steps, schedule = asked.get("steps"), merged.get("schedule")
-    if schedule and "schedule" not in asked and isinstance(steps, int):
-        longer = [] if "schedule" in entry.settings else [0] * (steps - len(schedule))  # of the pair's
-        merged["schedule"] = [*schedule[:steps], *longer]
+    if merged.get("schedule") and origins["schedule"] in ("pair", "catalogue"):
+        merged["schedule"] = _of_length(merged["schedule"], merged.get("steps"), origins)
     try:
         spec = MethodSpec(name=name, family=entry.family, settings=Settings.model_validate(merged))
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"][:1]) or "schedule"
-        if first["type"] == "extra_forbidden":
-            raise unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields]) from error
-        if key in pair and not any(key in layer for layer in (entry.settings, config, own, flags)):
-            key = f"{key}, of the pair's defaults"
-        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
-        raise UserError(f"method {name!r}: {key}: {first['msg'].removeprefix('Value error, ')}{given}") from error
-    _check_reads(spec, own)
+        raise _refused(name, first_fault(error), origins) from error
+    _check_read(spec, own)
     try:
-        return spec.model_copy(update={"artifact_sha256": fitted_digest(spec)})
+        digest = spec.facts.artifact_digest(spec.settings)
     except UserError as error:
         raise UserError(f"method {name!r}: {error}") from error
+    return Resolved(spec.model_copy(update={"artifact_sha256": digest}), origins)
 
 
-def fitted_digest(spec: MethodSpec) -> str | None:
-    """Return the sha256 of what a method was fitted to be, as it lies there now; None where it reads no artifact.
-
-    Raises:
-        UserError: there is none of that name.
-    """
-    if not _reads_artifact(spec.family, spec.settings.scheduler) or spec.settings.artifact is None:
-        return None
-    digest = edges_digest if spec.family == "calibrated" else artifact_digest
-    return digest(spec.settings.artifact)
+def _entry(base: str, definitions: Mapping[str, Parameters]) -> Entry:
+    entries = {**_registered(), **catalogue()}
+    if base not in entries:
+        raise unknown_name("method", base, [*entries, *definitions])
+    return entries[base]
 
 
-def weighs_times(spec: MethodSpec) -> bool:
-    """Return whether a method's schedules hang on T_tgt and T_mid; those of a plug-in's scheduler may."""
-    return spec.family == "treegraft" and spec.settings.scheduler not in UNCHANGING
+def _of_length(schedule: Sequence[int], steps: object, origins: Mapping[str, str]) -> Sequence[int]:
+    """Return a schedule cut to the configured steps; the pair's is padded too, the catalogue's is not."""
+    if not isinstance(steps, int) or origins.get("steps") not in ("configuration", "definition", "flag"):
+        return schedule
+    longer = [] if origins["schedule"] == "catalogue" else [0] * (steps - len(schedule))
+    return [*schedule[:steps], *longer]
 
 
-def is_fitted(name: str) -> bool:
-    """Return whether a method of the catalogue is read from an artifact."""
-    entry = catalogue()[name]
-    return _reads_artifact(entry.family, entry.settings.get("scheduler"))
+def _refused(name: str, fault: Fault, origins: Mapping[str, str]) -> UserError:
+    key = str(fault.place[0]) if fault.place else "schedule"
+    if fault.is_unknown_key:
+        return unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields])
+    where = f"{key}, of the pair's defaults" if origins.get(key) == "pair" else key
+    given = "" if isinstance(fault.given, dict) else f" (given: {fault.given!r})"
+    return UserError(f"method {name!r}: {where}: {fault.message}{given}")
 
 
-def _reads_artifact(family: str, scheduler: str | None) -> bool:
-    return family == "calibrated" or (family == "treegraft" and scheduler in FITTED)
-
-
-def _check_reads(spec: MethodSpec, own: Mapping[str, Any]) -> None:
-    """Refuse parameters that a definition gives its method in vain.
-
-    Raises:
-        UserError: nobody reads one.
-    """
-    family, scheduler = spec.family, spec.settings.scheduler
-    if family not in FAMILIES or (family == "treegraft" and scheduler not in (*UNCHANGING, *_BOUNDED)):
-        return  # a plug-in may read anything
-    reader = f"scheduler {scheduler}" if family == "treegraft" else family
-    read = {*_READ.get(family, ("options",))}
-    if family == "calibrated" and spec.settings.options.get("size") != "budget":
-        read.remove("budget")  # the machine sizes its trees
-    if family == "treegraft":
-        read = {"scheduler", *_DRAFTING, *(key for key, readers in _READERS.items() if scheduler in readers)}
-    for key in ("scheduler", *_READERS, *_DRAFTING, "options"):
+def _check_read(spec: MethodSpec, own: Parameters) -> None:
+    """Refuse parameters that a definition sets but its method does not read; plug-ins may read any."""
+    read = spec.facts.parameters(spec.settings)
+    if spec.family not in FAMILIES or read is None:
+        return
+    for key in Settings.model_fields:
         if own.get(key) not in (None, {}) and key not in read:
-            reader = "calibrated of size machine" if (family, key) == ("calibrated", "budget") else reader
+            reader = spec.facts.reader(spec.family, spec.settings, key)
             raise UserError(f"method {spec.name!r}: {key}: {reader} does not read it; leave it out")
 
 
+def is_fitted(name: str) -> bool:
+    """Return whether a catalogue method reads a trained artifact."""
+    entry = catalogue()[name]
+    facts = facts_of(entry.family)
+    return "artifact" in (facts.parameters(Settings.model_validate(entry.settings)) or ())
+
+
 def _registered() -> dict[str, Entry]:
-    """Return the families that this process registered itself; there are none before the registry is imported."""
+    """Return the families registered by this process; none before the registry is imported."""
     module = sys.modules.get("methods.method")
     names = module.METHODS.names() if module is not None else []
     return {name: Entry(family=name) for name in names if name not in FAMILIES}
 
 
-def needed_drafters(spec: MethodSpec) -> list[str]:
-    """Return which neural drafters of the pair a method of ours needs: `middle`, `small`, both or none."""
-    scheduled = spec.family == "treegraft" and spec.settings.scheduler != "never"
-    middle = scheduled or spec.family in ("calibrated", "csd", "hf-assisted")
-    small = spec.family == "treegraft" and spec.settings.small == "neural"
-    return ["middle"] * middle + ["small"] * small
+def facts_of(family: str) -> MethodFacts:
+    """Return the facts of a family; raises UserError if it is unknown or its plug-in does not load."""
+    if family in FAMILIES:
+        facts: MethodFacts = import_module(FAMILIES[family][0]).FACTS[family]
+        return facts
+    return load_family(family).facts
 
 
-def load_family(family: str) -> Any:
-    """Return the class of a method family, importing its module or plug-in.
-
-    Raises:
-        UserError: an unknown family, or a plug-in that does not load.
-    """
-    import importlib
-
+def load_family(family: str) -> type[Method]:
+    """Import and return the class of a family; raises UserError if it is unknown or its plug-in does not load."""
     from methods.method import METHODS, Method
 
     if family in FAMILIES:
-        importlib.import_module(FAMILIES[family])
-    found = METHODS.get(family)
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise UserError(f"plug-in method {family!r} is {found!r}, no subclass of Method: mend or uninstall it")
-    return found
+        import_module(FAMILIES[family][1])
+    loaded = METHODS.get(family)
+    if not (isinstance(loaded, type) and issubclass(loaded, Method)):
+        raise UserError(f"plug-in method {family!r} is {loaded!r}, no subclass of Method: fix or uninstall it")
+    return loaded

@@ -1,22 +1,23 @@
-"""What a method is: it decodes one prompt and tells what happened."""
+"""The method interface, the models it runs on, and the registry of methods."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.registry import Registry
+from foundation.registry import Registry
 from methods.core.generation import Generation
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
-from methods.schedulers.scheduler import Latency
+from methods.facts import NO_SMALL, MethodFacts
+from methods.latency import Latency
 from methods.settings import Settings
 
 
 class PromptError(Exception):
-    """A prompt that this model cannot decode; its row fails and the run goes on."""
+    """A prompt that the model cannot decode; its row fails and the run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,15 @@ class Models:
     target: TreeModel
     """The model whose output every method must reproduce."""
     tokenizer: Any
-    """Its tokenizer: text for stop strings."""
+    """The target's tokenizer."""
     middle: TreeModel | None = None
-    """The neural drafter, where the pair has one."""
+    """The neural drafter, if the pair has one."""
     no_middle: str = "this pair has no middle drafter; use a pair that has one"
-    """What a method that needs a middle says where there is none."""
+    """Error of a method that needs a middle drafter if the pair has none."""
     small: TreeModel | None = None
-    """A small neural language model, where the pair has one to take the look-up drafter's place."""
+    """A small neural model to replace the look-up drafter, if the pair has one."""
+    no_small: str = NO_SMALL
+    """Error of a method that needs a small neural model if the pair has none."""
 
 
 class Method(ABC):
@@ -45,8 +48,10 @@ class Method(ABC):
         settings: the method's parameters, resolved from flags, configuration, catalogue and pair.
     """
 
+    facts: ClassVar[MethodFacts] = MethodFacts()
+    """The method's facts, known before models are loaded; subclasses inherit them."""
     latency: Latency | None = None
-    """T_tgt and T_mid, as schedulers are told; the runner sets it before the first prompt."""
+    """Verify latency and draft latency, T_tgt and T_mid; the runner sets it before the first prompt."""
 
     def __init__(self, models: Models, settings: Settings) -> None:
         self.models = models

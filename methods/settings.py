@@ -1,78 +1,64 @@
-"""The parameters of a method, and where each value comes from. Imports no torch."""
+"""The parameters of a method."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, ValidationError, field_validator, model_validator
 
-from harness.errors import UserError
-from harness.registry import unknown_name
+from foundation.errors import UserError
+from foundation.registry import unknown_name
+from foundation.strict_model import StrictModel, first_fault
 
 Options = TypeVar("Options", bound=BaseModel)
 
 
-class Settings(BaseModel):
+class _Drafting:
+    """Marks a parameter that changes what a given schedule drafts."""
+
+
+class Settings(StrictModel):
     """A method's parameters; the defaults are the global ones."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    steps: int = Field(default=5, ge=1, le=32)
+    steps: Annotated[StrictInt, _Drafting] = Field(default=5, ge=1, le=32)
     """Drafting steps a round (D)."""
-    width: int = Field(default=10, ge=1, le=64)
+    width: Annotated[StrictInt, _Drafting] = Field(default=10, ge=1, le=64)
     """Frontier size, and first tokens after which a node's look-up stops (W)."""
-    budget: int = Field(default=15, ge=1, le=1024)
+    budget: Annotated[StrictInt, _Drafting] = Field(default=15, ge=1, le=1024)
     """Draft nodes sent to the target a round, root not counted (N)."""
-    longest_match: int = Field(default=5, ge=1, le=32)
+    longest_match: Annotated[StrictInt, _Drafting] = Field(default=5, ge=1, le=32)
     """Longest n-gram that the small drafter matches (m)."""
-    exhaustion: Literal["release", "continue"] = "continue"
+    exhaustion: Annotated[Literal["release", "continue"], _Drafting] = "continue"
     """Whether nodes with fewer than `width` continuations are drafted from again."""
-    estimate: Literal["counts", "prefill"] = "counts"
+    estimate: Annotated[Literal["counts", "prefill"], _Drafting] = "counts"
     """How the small drafter scores: by continuation counts, or by the target's prefill probabilities."""
     small: Literal["ngram", "neural"] = "ngram"
-    """Who takes small steps: n-gram look-up, or the pair's small neural model."""
+    """Drafter of small steps: n-gram look-up, or the pair's small neural model."""
     scheduler: str = "never"
-    """Who decides when the middle drafter is called: `never`, `always`, `fixed` by `schedule`, `early`,
+    """Scheduler that decides when to call the middle drafter: `never`, `always`, `fixed` by `schedule`, `early`,
     `entropy-confidence`, `candidate-score-gap`, `latency-normalized`, `learned`, `planner`, or a plug-in's."""
     schedule: tuple[Literal[0, 1], ...] | None = None
     """For the fixed scheduler: per drafting step, 1 to call the middle drafter; null is every other step."""
-    max_calls: int | None = Field(default=None, ge=0)
+    max_calls: StrictInt | None = Field(default=None, ge=0)
     """Most middle calls a round of heuristic and learned schedulers (B0); null is floor(T_tgt / T_mid)."""
-    threshold: float | None = Field(default=None, allow_inf_nan=False)
+    threshold: StrictFloat | None = Field(default=None, allow_inf_nan=False)
     """A heuristic scheduler's threshold (tau)."""
-    call_gain: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Extra tokens that a call brings, as the latency-normalized heuristic is told; a constant of the pair."""
+    call_gain: StrictFloat | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Extra tokens per call, for the latency-normalized heuristic; a constant of the pair."""
     artifact: str | None = None
-    """What the learned scheduler and the planner were fitted to be: a packaged name, or a folder of `treegraft fit`."""
+    """Trained artifact of the learned scheduler and the planner: a packaged name, or a folder of `treegraft fit`."""
     signals: Literal["full", "no-context", "no-history", "no-tree", "plus"] = "full"
-    """Which signals the learned scheduler sees: the paper's (full), those without a group, or look-up's besides."""
-    look_back: int = Field(default=5, ge=0, le=32)
+    """Signals of the learned scheduler: the paper's (full), those without one group, or look-up's too (plus)."""
+    look_back: Annotated[StrictInt, _Drafting] = Field(default=5, ge=0, le=32)
     """Layers above the frontier that reselection may pick from (L)."""
-    reselect: Literal["unexpanded", "all", "off"] = "unexpanded"
-    """Whom reselection may pick: nodes not yet expanded in the round, all nodes, or nobody."""
-    non_destructive: bool = True
-    """False deletes what the frontier's nodes had beside the middle's W best."""
-    raise_scores: bool = False
-    """Whether a small step may raise a score that is already there."""
+    reselect: Annotated[Literal["unexpanded", "all", "off"], _Drafting] = "unexpanded"
+    """Candidate set of reselection: nodes not yet expanded in the round, all nodes, or no reselection at all."""
+    non_destructive: Annotated[bool, _Drafting] = True
+    """False deletes children of frontier nodes other than the middle's W best."""
+    raise_scores: Annotated[bool, _Drafting] = False
+    """Whether a small step may raise an existing score."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of a family's own: csd's, a peer's or a plug-in's."""
-
-    @field_validator(
-        "steps",
-        "width",
-        "budget",
-        "longest_match",
-        "max_calls",
-        "threshold",
-        "call_gain",
-        "look_back",
-        mode="before",
-    )
-    @classmethod
-    def _numbers_are_no_switches(cls, value: object) -> object:
-        if isinstance(value, bool):
-            raise ValueError("is a switch, not a number; give a number")
-        return value
+    """Parameters of one family: csd's, an external baseline's or a plug-in's."""
 
     @field_validator("reselect", mode="before")
     @classmethod
@@ -94,24 +80,25 @@ class Settings(BaseModel):
         return self
 
     def options_as(self, kind: type[Options], method: str) -> Options:
-        """Return `options` as what a family makes of them.
+        """Return `options` as a family's schema.
 
         Raises:
-            UserError: an unknown option, or an unusable value.
+            UserError: an unknown option, or an invalid value.
         """
         try:
             return kind.model_validate(self.options)
         except ValidationError as error:
-            first = error.errors()[0]
-            reason = first["msg"].removeprefix("Value error, ")
-            if not first["loc"]:
-                raise UserError(f"options: {reason}") from error
-            key = ".".join(map(str, first["loc"]))
-            if first["type"] == "extra_forbidden":
-                raise unknown_name(f"option of {method}", key, kind.model_fields) from error
-            raise UserError(f"options: {key}: {reason} (given: {first['input']!r})") from error
+            fault = first_fault(error)
+            if fault.is_unknown_key:
+                raise unknown_name(f"option of {method}", fault.key, kind.model_fields) from error
+            given = f" (given: {fault.given!r})" if fault.place else ""
+            raise UserError(f"options: {fault.line()}{given}") from error
 
     @property
     def cap(self) -> int:
         """Most nodes held while drafting, root included."""
         return max(self.budget + 1, 1 + self.width + self.steps * self.width**2)
+
+
+DRAFTING_KEYS = tuple(name for name, field in Settings.model_fields.items() if _Drafting in field.metadata)
+"""Parameters that change what a given schedule drafts."""

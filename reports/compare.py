@@ -1,7 +1,7 @@
 """The regression gate: whether a method's speedup in one run is no worse than in another, beyond a margin.
 
-What is compared is a method's speedup over the baseline of the same run, prompt by prompt: rates of two sessions are
-not comparable, since machines drift; each method drifts with its own interleaved baseline.
+A method's speedup over the baseline of the same run is compared, prompt by prompt: rates of two sessions are not
+comparable, since machines drift, but each method drifts with its own interleaved baseline.
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.errors import UserError
-from harness.registry import unknown_name
-from harness.results import Manifest, Row, read_rows
-from reports.comparable import changes, check_rows, manifest_of, obstacles
+from foundation.errors import UserError
+from foundation.gc_control import no_garbage_collection
+from foundation.registry import unknown_name
+from harness.records.manifest import Manifest
+from harness.records.rows import read_rows
+from harness.records.schema import Row
+from reports.comparability import changes, check_rows, manifest_of, obstacles
 from reports.gate import MARGINS, GateLine, Mode, gate_line
-from reports.manifest import profile_lines
-from reports.pairing import BASELINE, pair_with_baseline, turns_asked
-from reports.tally import Tally, last_tallies, no_garbage_collection
+from reports.pairing import BASELINE, pair_with_baseline, turns_of
+from reports.row_summary import Tally, last_tallies
+from reports.run_facts import profile_lines
 
 
 @dataclass(frozen=True, slots=True)
 class Retiming:
-    """What gives a run's measured rows the times of a profile."""
+    """Gives a run's measured rows the times of a profile."""
 
     timed: Callable[[Row], Row | None]
-    """Gives a row its times; None where the method would have decided otherwise there."""
+    """Gives a row its times; None where the method would decide differently under the profile."""
     caption: str
-    """Whose acceptance and whose latencies they are."""
+    """The pairs of acceptance and latencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +53,11 @@ class Comparison:
     embedded: list[str]
     """Tasks whose questions are the embedded ones."""
     modelled: list[str]
-    """Of modelled times, whose acceptance and whose latencies they are."""
+    """Of modelled times, the pairs of acceptance and latencies."""
 
     @property
     def exit_code(self) -> int:
-        """0 every method is inside the margin, 1 one is not or could not be judged, 3 nothing comparable."""
+        """0 every method is inside the margin, 1 one is not or could not be compared, 3 nothing comparable."""
         if self.obstacles or not self.lines:
             return 3
         return int(bool(self.unjudged) or any(line.verdict != "ok" for line in self.lines))
@@ -64,7 +67,7 @@ def parse_margin(text: str) -> float:
     """Return a margin such as `5%` or `0.05` as a fraction.
 
     Raises:
-        UserError: it is neither, or not from 0 up to 100%.
+        UserError: not a share from 0 up to 100%.
     """
     try:
         value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
@@ -94,18 +97,18 @@ def compare(
         mode: `wall` compares measured rows; `replay` modelled ones, exactly.
         margin: largest accepted loss of speedup, as a fraction; null takes the mode's.
         methods: names; null takes all that both runs have.
-        retime: with `replay`, give BASE's and HEAD's measured rows the times of a profile.
+        retime: with `replay`, gives BASE's and HEAD's measured rows the times of a profile.
 
     Raises:
         UserError: unusable files, a method that a run lacks, or rows of the wrong clock.
     """
     margin = MARGINS[mode] if margin is None else margin
     manifests = manifest_of(base), manifest_of(head)
-    found = obstacles(*manifests, measured=mode == "wall", retimed=retime is not None)
+    reasons = obstacles(*manifests, measured=mode == "wall", retimed=retime is not None)
     outcome = Comparison(
         mode=mode,
         margin=margin,
-        obstacles=found,
+        obstacles=reasons,
         lines=[],
         unjudged=[],
         left_out=[],
@@ -113,7 +116,7 @@ def compare(
         embedded=sorted(name for name, task in manifests[1].tasks.items() if task.source == "embedded"),
         modelled=_captions(manifests) if retime is None else list(dict.fromkeys(one.caption for one in retime)),
     )
-    if found:
+    if reasons:
         return outcome
     with no_garbage_collection():
         sides = [_read(run, mode, methods, own) for run, own in zip((base, head), retime or (None, None), strict=True)]
@@ -139,8 +142,8 @@ class _Side:
 
 
 def _captions(manifests: Iterable[Manifest]) -> list[str]:
-    found = (line for one in manifests for line in profile_lines(one.profile or {}, str(one.pair.get("name"))))
-    return list(dict.fromkeys(found))
+    profiles = ((one.profile.model_dump(), one.pair.name) for one in manifests if one.profile is not None)
+    return list(dict.fromkeys(line for profile, pair in profiles for line in profile_lines(profile, pair)))
 
 
 def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retiming | None) -> _Side:
@@ -151,7 +154,7 @@ def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retiming
             if retime is None:
                 yield row
             elif row.status == "ok" and row.rounds is None:
-                blind[row.method] = "shows no rounds, so no profile can time it"
+                blind[row.method] = "has no per-round data, so no profile can time it"
             elif methods is None or row.method in (BASELINE, *methods):
                 again = retime.timed(row)
                 if again is None:
@@ -173,18 +176,18 @@ def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retiming
     return _Side(rows, blind)
 
 
-def _named(sides: Sequence[_Side], asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Return the methods to compare, and what is said of those that are in one run alone."""
+def _named(sides: Sequence[_Side], given: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Return the methods to compare, and a line for each that only one run has."""
     base, head = ({row.method for row in side.rows} for side in sides)
-    if asked is None:
+    if given is None:
         return sorted((base & head) - {BASELINE}), _alone("method", base, head)
-    for run, known in (("BASE", base), ("HEAD", head)):
-        for name in asked:
-            if name not in known:
-                raise UserError(f"--methods: {run}: {unknown_name('method', name, known)}")
-    if BASELINE in asked:
+    for run, methods in (("BASE", base), ("HEAD", head)):
+        for name in given:
+            if name not in methods:
+                raise UserError(f"--methods: {run}: {unknown_name('method', name, methods)}")
+    if BASELINE in given:
         raise UserError(f"--methods {BASELINE}: the baseline has nothing to be compared with; leave it out")
-    return sorted({*asked}), []
+    return sorted({*given}), []
 
 
 def _alone(kind: str, base: set[str], head: set[str]) -> list[str]:
@@ -192,7 +195,7 @@ def _alone(kind: str, base: set[str], head: set[str]) -> list[str]:
 
 
 def _lines(base: list[Tally], head: list[Tally], names: Sequence[str], mode: Mode, margin: float) -> list[GateLine]:
-    turns = turns_asked([*base, *head])
+    turns = turns_of([*base, *head])
     before, after = (pair_with_baseline(rows, turns) for rows in (base, head))
     lines = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Methods against each other on the prompts that both answered: the baseline falls out."""
+"""Methods against each other on the prompts that both answered: the baseline cancels out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from reports.lines import Compared, Comparisons, method_place, timing_label
-from reports.manifest import RunFacts
 from reports.pairing import BASELINE
+from reports.run_facts import RunFacts
 from reports.statistics import bootstrap_interval, geometric_mean, holm, sign_flip_p
+from reports.summary import Compared, Comparisons, method_place, timing_label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Contrast:
     method: str
     """Name of the method; of two, the later one in the configuration."""
     against: str
-    """What it is held against."""
+    """Name of the other method."""
     n: int
     """Prompts that both answered."""
     ratio: float
@@ -41,22 +41,17 @@ class Contrast:
 
 
 def contrast_methods(compared: Comparisons, facts: RunFacts) -> list[Contrast]:
-    """Return every pair of methods that share a prompt.
-
-    Args:
-        compared: what each method did to each prompt.
-        facts: the order of the methods.
-    """
+    """Return every pair of methods that share a prompt, in the order of the configuration."""
     contrasts: list[Contrast] = []
     for (clock, pair), methods in compared.items():
         names = sorted(methods.keys() - {BASELINE}, key=lambda name: method_place(name, facts))
-        found = [
-            _contrast(clock, pair, (later, methods[later]), (earlier, methods[earlier]))
+        own = [
+            one
             for earlier, later in combinations(names, 2)
+            if (one := _contrast(clock, pair, (later, methods[later]), (earlier, methods[earlier]))) is not None
         ]
-        held = [one for one in found if one is not None]
-        adjusted = iter(holm([one.p for one in held if one.p is not None]))
-        contrasts += [one if one.p is None else replace(one, p_holm=next(adjusted)) for one in held]
+        adjusted = iter(holm([one.p for one in own if one.p is not None]))
+        contrasts += [one if one.p is None else replace(one, p_holm=next(adjusted)) for one in own]
     return contrasts
 
 

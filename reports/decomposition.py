@@ -1,4 +1,4 @@
-"""Where a method's decode speedup comes from: factors that multiply to it, exactly."""
+"""Decomposition of a method's decode speedup into factors whose product it is, exactly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACTORS = ("acceptance", "width", "drafting", "overhead")
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One cause's part in a speedup: above 1 it gave, below 1 it took."""
+    """One cause's part in a speedup: above 1 a gain, below 1 a loss."""
 
     name: str
     """One of `FACTORS`."""
@@ -30,42 +30,32 @@ class Factor:
 
 
 def decompose(pairings: Sequence[Pairing]) -> tuple[Factor, ...] | None:
-    """Return the factors of a method's speedup over the baseline, in order; their product is the speedup.
+    """Return the factors of a method's speedup over the baseline, in order; None without per-round data or pairings.
 
     A round of the baseline takes its verification and its overhead. The method commits more tokens a round
     (`acceptance`); its verification is wider (`width`), then drafting is added (`drafting`: both drafters and the
     scheduler), then its own overhead takes the baseline's place (`overhead`). The order matters a little, so it is
     always this one.
-
-    Args:
-        pairings: prompts that both answered.
-
-    Returns:
-        None where a row shows no rounds or spans, as outside peers' do not, or nothing is paired.
     """
     by_prompt = [(pairing.prompt, _factor_logs(pairing)) for pairing in pairings]
     if not by_prompt or any(logs is None for _, logs in by_prompt):
         return None
-    found = []
+    factors = []
     for place, name in enumerate(FACTORS):
         strata: defaultdict[str, list[float]] = defaultdict(list)
         for (task, _), logs in by_prompt:
             strata[task].append(logs[place])  # type: ignore[index]  # none is None
         low, high = bootstrap_interval(strata) or (None, None)
-        found.append(Factor(name, geometric_mean([log for logs in strata.values() for log in logs]), low, high))
-    return tuple(found)
+        factors.append(Factor(name, geometric_mean([log for logs in strata.values() for log in logs]), low, high))
+    return tuple(factors)
 
 
 def _factor_logs(pairing: Pairing) -> list[float] | None:
-    repeats = list(zip(pairing.baseline, pairing.method, strict=True))
-    if not all(_is_open(answers) for pair in repeats for answers in pair):
+    rows = [row for answers in (*pairing.baseline, *pairing.method) for row in answers.turns]
+    if not all(row.rounds and row.spans is not None for row in rows):
         return None
-    logs = [_repeat_logs(baseline, method) for baseline, method in repeats]
+    logs = [_repeat_logs(baseline, method) for baseline, method in zip(pairing.baseline, pairing.method, strict=True)]
     return [fmean(column) for column in zip(*logs, strict=True)]
-
-
-def _is_open(answers: Answers) -> bool:
-    return all(row.rounds and row.spans is not None for row in answers.turns)
 
 
 def _repeat_logs(baseline: Answers, method: Answers) -> list[float]:
@@ -88,9 +78,5 @@ def _round(answers: Answers) -> tuple[float, float, float, float]:
     rounds = sum(row.rounds or 0 for row in answers.turns)
     verify = math.fsum(span.verify_s for span in spans)
     drafting = math.fsum(span.small_s + span.middle_s + span.scheduler_s for span in spans)
-    return (
-        verify / rounds,
-        drafting / rounds,
-        (answers.decode_s - verify - drafting) / rounds,
-        answers.timed_tokens / rounds,
-    )
+    overhead = answers.decode_s - verify - drafting
+    return verify / rounds, drafting / rounds, overhead / rounds, answers.timed_tokens / rounds

@@ -1,4 +1,4 @@
-"""One method in two runs: how its speedup moved, what the data can tell of it, and the verdict."""
+"""One method in two runs: how its speedup moved, and the verdict."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from reports.contradictions import NOT_IDENTICAL
-from reports.lines import timing_label
 from reports.pairing import BASELINE, Pairing
 from reports.rates import pooled_rates
+from reports.row_summary import Tally
+from reports.row_validation import NOT_IDENTICAL
 from reports.statistics import (
     MIN_PROMPTS_TEST,
     MOST_PROMPTS_NEEDED,
@@ -21,13 +21,13 @@ from reports.statistics import (
     prompt_effect,
     prompts_needed,
 )
-from reports.tally import Tally
+from reports.summary import timing_label
 
 Mode = Literal["wall", "replay"]
-Verdict = Literal["ok", "regression", "inconclusive"]
+GateVerdict = Literal["ok", "regression", "inconclusive"]
 
 MARGINS: dict[Mode, float] = {"wall": 0.05, "replay": 0.0}
-"""Loss that is accepted unless another is given; replayed times have no noise to allow for."""
+"""Default accepted loss; replayed times have no noise to allow for."""
 BOUNDS = 0.90
 """A two-sided 90% interval: each end is a one-sided 95% bound."""
 _ROUNDING = 1e-9
@@ -48,7 +48,7 @@ class GateLine:
     dropped: int
     """Prompts of either run that could not be compared."""
     marked: int
-    """Rows that were timed under a disturbance: the method's and its baseline's, in both runs."""
+    """Rows timed under a disturbance: the method's and its baseline's, in both runs."""
     speedup_base: float
     """Speedup over the baseline in BASE, on the prompts compared."""
     speedup_head: float
@@ -65,7 +65,7 @@ class GateLine:
     """τ in BASE."""
     tokens_per_round_head: float | None
     """τ in HEAD."""
-    verdict: Verdict
+    verdict: GateVerdict
     """Whether the loss is inside the margin."""
     reason: str
     """Why it is not; empty for ok."""
@@ -74,13 +74,13 @@ class GateLine:
 def gate_line(
     base: Sequence[Tally], head: Sequence[Tally], pairings: Sequence[tuple[Pairing, Pairing]], mode: Mode, margin: float
 ) -> GateLine:
-    """Judge a method.
+    """Return a method's line.
 
     Args:
         base: the method's and the baseline's rows in BASE, of one clock.
         head: the same in HEAD.
         pairings: each prompt that both runs answered, in BASE and in HEAD; at least one.
-        mode: how the times came about.
+        mode: `wall` for measured times, `replay` for modelled ones.
         margin: largest accepted loss, as a fraction.
     """
     effects = [(prompt_effect(before), prompt_effect(after)) for before, after in pairings]
@@ -92,14 +92,13 @@ def gate_line(
     low, high = (None if mode == "replay" else bootstrap_interval(by_task, BOUNDS)) or (None, None)
     tokens = [_tokens_per_round([side[place] for side in pairings]) for place in (0, 1)]
     ratio = geometric_mean(logs)
-    faults = _faults(base, head)
-    if faults:
-        verdict: Verdict = "regression"
-        reason = ", ".join(faults)
+    verdict: GateVerdict
+    if faults := _faults(base, head):
+        verdict, reason = "regression", ", ".join(faults)
     elif mode == "replay":
-        verdict, reason = _judge_exact(ratio, tokens, margin)
+        verdict, reason = _exact_verdict(ratio, tokens, margin)
     else:
-        verdict, reason = _judge(logs, strata, low, high, margin)
+        verdict, reason = _verdict(logs, strata, low, high, margin)
     everyone = [*base, *head]
     return GateLine(
         clock=everyone[0].clock,
@@ -123,26 +122,29 @@ def gate_line(
 
 def _tokens_per_round(pairings: Sequence[Pairing]) -> float | None:
     rows = [row for pairing in pairings for answers in pairing.method for row in answers.turns]
-    found: float | None = pooled_rates(rows)["tokens_per_round"]
-    return found
+    rate: float | None = pooled_rates(rows)["tokens_per_round"]
+    return rate
 
 
 def _faults(base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:
-    """Return what no speed makes up for: answers lost or changed in HEAD."""
+    """Return faults that no speed makes up for: answers lost or changed in HEAD."""
     answered = {(row.task, row.question_id, row.turn) for row in base if row.method != BASELINE and row.answered}
     own = [row for row in head if row.method != BASELINE]
     present = {(row.task, row.question_id, row.turn) for row in own}
-    asked = {(row.task, row.question_id, row.turn) for row in head if row.method == BASELINE}
-    missing = len((answered & asked) - present)
+    expected = {(row.task, row.question_id, row.turn) for row in head if row.method == BASELINE}
+    missing = len((answered & expected) - present)
     failed = sum(not row.answered and (row.task, row.question_id, row.turn) in answered for row in own)
     different = sum(row.answered and (row.verdict == "different" or row.flaw == NOT_IDENTICAL) for row in own)
-    found = [f"{failed} answers of BASE failed in HEAD"] if failed else []
-    found += [f"{missing} answers of BASE are missing in HEAD, beside its baseline's"] if missing else []
-    return [*found, f"{different} answers of HEAD are not the baseline's"] if different else found
+    counts = {
+        "answers of BASE failed in HEAD": failed,
+        "answers of BASE are missing in HEAD, beside its baseline's": missing,
+        "answers of HEAD are not the baseline's": different,
+    }
+    return [f"{count} {fault}" for fault, count in counts.items() if count]
 
 
-def _judge_exact(ratio: float, tokens: Sequence[float | None], margin: float) -> tuple[Verdict, str]:
-    """Judge replayed times: they have no noise, so every loss is one, of speed as of acceptance."""
+def _exact_verdict(ratio: float, tokens: Sequence[float | None], margin: float) -> tuple[GateVerdict, str]:
+    """Return the verdict on replayed times: without noise, every loss of speed or acceptance counts."""
     least = (1.0 - margin) * (1.0 - _ROUNDING)
     losses = [f"speedup {ratio:.4f} of BASE's"] if ratio < least else []
     before, after = tokens
@@ -151,9 +153,9 @@ def _judge_exact(ratio: float, tokens: Sequence[float | None], margin: float) ->
     return ("regression", ", ".join(losses)) if losses else ("ok", "")
 
 
-def _judge(
+def _verdict(
     logs: Sequence[float], strata: Sequence[str], low: float | None, high: float | None, margin: float
-) -> tuple[Verdict, str]:
+) -> tuple[GateVerdict, str]:
     least = 1.0 - margin
     if low is None or high is None or len(logs) < MIN_PROMPTS_TEST:
         return "inconclusive", f"needs about {MIN_PROMPTS_TEST} prompts at least"
@@ -166,7 +168,7 @@ def _judge(
 
 
 def _needed(logs: Sequence[float], strata: Sequence[str], bound: float) -> int | None:
-    """Return the prompts that pass a HEAD without any change; if they are there, those that tell what was found."""
+    """Return the prompts that pass an unchanged HEAD; if those are there, the prompts that confirm the change."""
     unchanged = prompts_needed(logs, strata, bound, 0.0)
     if unchanged is not None and unchanged > len(logs):
         return unchanged

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from textwrap import fill
 
-from harness.errors import UserError
-from reports.cells import EMPTY, number
+from foundation.errors import UserError
 from reports.compare import Comparison
 from reports.gate import GateLine
+from reports.table_blocks import EMPTY, number
 from reports.tables import github_grid, terminal_grid
 
 SCHEMA_VERSION = 1
@@ -35,7 +35,7 @@ LEGEND = (
 
 
 def render_comparison(comparison: Comparison, format: str) -> str:
-    """Return a comparison in a format: `table`, `markdown` or `json`; it ends without a newline of its own.
+    """Return a comparison as `table`, `markdown` or `json`, without a final newline.
 
     Raises:
         UserError: an unknown format.
@@ -90,10 +90,10 @@ def _conclusion(comparison: Comparison) -> str:
 
 
 def _by_timing(comparison: Comparison) -> dict[str, list[GateLine]]:
-    found: dict[str, list[GateLine]] = {}
+    groups: dict[str, list[GateLine]] = {}
     for line in comparison.lines:
-        found.setdefault(line.timing, []).append(line)
-    return found
+        groups.setdefault(line.timing, []).append(line)
+    return groups
 
 
 def _context(comparison: Comparison) -> list[str]:

@@ -1,4 +1,4 @@
-"""Energy and state of the GPUs by method: joules per committed token, and what the devices did meanwhile."""
+"""Energy and state of the GPUs by method: joules per committed token, clocks, heat, throttling and sharing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, median
 
-from reports.cells import EMPTY, Block, number
 from reports.gpu_use import GpuUse
-from reports.lines import Comparisons, by_clock_and_pair, method_place, timing_label
-from reports.manifest import RunFacts
 from reports.pairing import BASELINE, Answers, Pairing
+from reports.row_summary import Tally
+from reports.run_facts import RunFacts
 from reports.statistics import bootstrap_interval, geometric_mean
-from reports.tally import Tally
+from reports.summary import Comparisons, by_clock_and_pair, method_place, timing_label
+from reports.table_blocks import EMPTY, Table, number
 
 GPU_HEADERS = (
     "method",
@@ -79,21 +79,15 @@ class GpuLine:
     throttled: int
     """Answered rows timed while a GPU was slowed down."""
     throttled_of: int
-    """Answered rows that tell whether one was."""
+    """Answered rows with data on throttling."""
     shared: int
     """Answered rows timed while another process computed on a GPU."""
     shared_of: int
-    """Answered rows that tell whether one did."""
+    """Answered rows with data on other processes."""
 
 
 def gpu_lines(rows: Sequence[Tally], compared: Comparisons, facts: RunFacts) -> list[GpuLine]:
-    """Return a line a method for each clock and pair whose rows carry telemetry of GPUs.
-
-    Args:
-        rows: the last attempts.
-        compared: what each method did to each prompt.
-        facts: the order of the methods.
-    """
+    """Return a line a method, in the order of the configuration, for each clock and pair with GPU telemetry."""
     lines = []
     for key, group in by_clock_and_pair(rows).items():
         if any(row.gpu is not None for row in group):
@@ -103,11 +97,11 @@ def gpu_lines(rows: Sequence[Tally], compared: Comparisons, facts: RunFacts) -> 
     return lines
 
 
-def gpu_blocks(lines: Sequence[GpuLine]) -> Iterable[Block]:
+def gpu_blocks(lines: Sequence[GpuLine]) -> Iterable[Table]:
     """Yield a table a clock and pair."""
     for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
         body = [_cells(line) for line in of_pair]
-        yield Block(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_HEADERS, body, [GPU_LEGEND])
+        yield Table(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_HEADERS, body, [GPU_LEGEND])
 
 
 def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: list[Pairing]) -> GpuLine:
@@ -115,10 +109,10 @@ def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: li
     savings: defaultdict[str, list[float]] = defaultdict(list)
     for pairing in pairings:
         both = [(_log_cost(b), _log_cost(m)) for b, m in zip(pairing.baseline, pairing.method, strict=True)]
-        known = [(b, m) for b, m in both if b is not None and m is not None]
-        if known:
-            costs[pairing.prompt[0]].append(fmean(m for _, m in known))
-            savings[pairing.prompt[0]].append(fmean(b - m for b, m in known))
+        whole = [(b, m) for b, m in both if b is not None and m is not None]
+        if whole:
+            costs[pairing.prompt[0]].append(fmean(m for _, m in whole))
+            savings[pairing.prompt[0]].append(fmean(b - m for b, m in whole))
     low, high = bootstrap_interval(costs) or (None, None)
     saving_low, saving_high = (None if method == BASELINE else bootstrap_interval(savings)) or (None, None)
     uses = [row.gpu for row in answered if row.gpu is not None]
@@ -174,15 +168,11 @@ def _cells(line: GpuLine) -> list[str]:
         number(line.watts, ".0f"),
         number(line.sm_mhz, ".0f"),
         number(line.celsius, ".0f"),
-        _of(line.throttled, line.throttled_of),
-        _of(line.shared, line.shared_of),
+        f"{line.throttled}/{line.throttled_of}" if line.throttled_of else EMPTY,
+        f"{line.shared}/{line.shared_of}" if line.shared_of else EMPTY,
         str(line.lacking),
         str(line.n),
     ]
-
-
-def _of(count: int, known: int) -> str:
-    return f"{count}/{known}" if known else EMPTY
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None, spec: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
-from reports.cells import Block
+from reports.table_blocks import Table
 
 _TEXT = {
     "\\": r"\textbackslash{}",
@@ -26,11 +26,11 @@ _TEXT = {
 
 
 def latex_text(text: str) -> str:
-    """Return a text that LaTeX shows as it is."""
+    """Return a text escaped for LaTeX."""
     return "".join(_TEXT.get(sign, sign) for sign in text)
 
 
-def latex_table(block: Block) -> str:
+def latex_table(block: Table) -> str:
     """Return a table environment with caption, numbers to the right, notes below."""
     grid = tabulate(
         [[latex_text(cell) for cell in cells] for cells in block.body],

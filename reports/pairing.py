@@ -1,4 +1,4 @@
-"""Rows to pairs: a method's answers beside the baseline's of the same block, prompt by prompt."""
+"""Pairs a method's answers with the baseline's of the same block, prompt by prompt."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.errors import UserError
-from reports.contradictions import BASELINE as BASELINE  # the others take it from here
-from reports.tally import Tally
+from foundation.errors import UserError
+from reports.row_summary import Tally
+from reports.row_validation import BASELINE as BASELINE
 
-Prompt = tuple[str, int]
+PromptId = tuple[str, int]
 """Task and question id."""
 Repetition = tuple[int, int]
 """Seed and repeat."""
@@ -24,14 +24,14 @@ class Answers:
     decode_s: float = field(init=False)
     """Decode seconds of all turns."""
     e2e_s: float | None = field(init=False)
-    """Seconds from call to last commit, all turns; null where one's are unknown."""
+    """Seconds from call to last commit, all turns; null where one turn lacks them."""
     timed_tokens: int = field(init=False)
     """Committed tokens that `decode_s` paid for, all turns."""
     committed: int = field(init=False)
-    """Committed tokens of all turns, a peer's first one included: `e2e_s` paid for it."""
+    """Committed tokens of all turns, an external baseline's first one included: `e2e_s` paid for it."""
 
     def __post_init__(self) -> None:
-        # Summed once: the baseline's answers are asked by every method.
+        # Summed once: every method reads the baseline's.
         for name in ("decode_s", "e2e_s", "timed_tokens", "committed"):
             values = [getattr(row, name) for row in self.turns]
             object.__setattr__(self, name, None if None in values else sum(values))
@@ -41,34 +41,28 @@ class Answers:
 class Pairing:
     """One prompt, answered by the baseline and by a method in the same repetitions."""
 
-    prompt: Prompt
+    prompt: PromptId
     baseline: tuple[Answers, ...]
     method: tuple[Answers, ...]
 
 
-def turns_asked(rows: Iterable[Tally]) -> dict[Prompt, set[int]]:
-    """Return the turns that any row of a prompt knows of: what a whole conversation has."""
-    turns: defaultdict[Prompt, set[int]] = defaultdict(set)
+def turns_of(rows: Iterable[Tally]) -> dict[PromptId, set[int]]:
+    """Return the turns of each prompt in any row: those of a whole conversation."""
+    turns: defaultdict[PromptId, set[int]] = defaultdict(set)
     for row in rows:
         turns[row.task, row.question_id].add(row.turn)
     return dict(turns)
 
 
-def pair_with_baseline(rows: Iterable[Tally], turns: Mapping[Prompt, set[int]]) -> dict[str, list[Pairing]]:
-    """Pair every method's conversations with the baseline's of the same prompt, seed and repeat.
+def pair_with_baseline(rows: Iterable[Tally], turns: Mapping[PromptId, set[int]]) -> dict[str, list[Pairing]]:
+    """Pair each method's conversations, the baseline's too, with the baseline's of the same prompt, seed and repeat.
 
-    The unit of loss is the block: a conversation with a turn that failed, is missing or has no
-    rate is left out whole, on both sides, and so is a prompt without any conversation left.
+    The unit of loss is the block: a conversation with a turn that failed, is missing or has no rate is left out whole,
+    on both sides, and so is a prompt without any conversation left. Prompts are sorted by task and question id.
 
     Args:
         rows: the rows of one pair and clock.
-        turns: the turns of every prompt, from `turns_asked`.
-
-    Returns:
-        For each method, the baseline included, the prompts that both answered, sorted by task and question id.
-
-    Raises:
-        UserError: one method has two answers to the same turn of the same block.
+        turns: the turns of every prompt, from `turns_of`.
     """
     by_method: defaultdict[str, list[Tally]] = defaultdict(list)
     for row in rows:
@@ -77,7 +71,7 @@ def pair_with_baseline(rows: Iterable[Tally], turns: Mapping[Prompt, set[int]]) 
     return {method: _pair(references, _whole_conversations(own, turns)) for method, own in by_method.items()}
 
 
-Conversations = Mapping[Prompt, Mapping[Repetition, Answers]]
+Conversations = Mapping[PromptId, Mapping[Repetition, Answers]]
 
 
 def _pair(references: Conversations, answers: Conversations) -> list[Pairing]:
@@ -90,18 +84,18 @@ def _pair(references: Conversations, answers: Conversations) -> list[Pairing]:
     return pairings
 
 
-def _whole_conversations(rows: Sequence[Tally], turns: Mapping[Prompt, set[int]]) -> Conversations:
-    found: defaultdict[tuple[Prompt, Repetition], dict[int, Tally]] = defaultdict(dict)
+def _whole_conversations(rows: Sequence[Tally], turns: Mapping[PromptId, set[int]]) -> Conversations:
+    conversations: defaultdict[tuple[PromptId, Repetition], dict[int, Tally]] = defaultdict(dict)
     for row in rows:
-        conversation = found[(row.task, row.question_id), (row.seed, row.repeat)]
+        conversation = conversations[(row.task, row.question_id), (row.seed, row.repeat)]
         if row.turn in conversation:
             raise UserError(
                 f"rows: {row.method} answers {row.task}/{row.question_id}/{row.turn} (seed {row.seed}, repeat "
                 f"{row.repeat}) twice with different settings; keep such runs in separate folders"
             )
         conversation[row.turn] = row
-    whole: defaultdict[Prompt, dict[Repetition, Answers]] = defaultdict(dict)
-    for (prompt, repetition), by_turn in found.items():
+    whole: defaultdict[PromptId, dict[Repetition, Answers]] = defaultdict(dict)
+    for (prompt, repetition), by_turn in conversations.items():
         rated = {turn for turn, row in by_turn.items() if row.is_rated}
         if rated == turns[prompt]:
             whole[prompt][repetition] = Answers(tuple(by_turn[turn] for turn in sorted(rated)))

@@ -1,4 +1,4 @@
-"""How methods rank across tasks: description beside the tables, never a claim."""
+"""Ranks of methods across tasks: description beside the tables, never a claim."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations, groupby
 from math import comb
 
-from reports.lines import OVERALL, Line
 from reports.statistics import rank_over_tasks
+from reports.summary import OVERALL, SummaryLine
 
 LEVEL = 0.05
 
@@ -30,10 +30,10 @@ class Ranking:
     apart: list[tuple[str, str]]
     """Methods that Nemenyi's test tells apart at 5%, the faster first."""
     note: str
-    """What so few tasks can say at most."""
+    """The limits of so few tasks."""
 
 
-def rank_methods(lines: Sequence[Line]) -> list[Ranking]:
+def rank_methods(lines: Sequence[SummaryLine]) -> list[Ranking]:
     """Return a ranking per clock and pair with at least 3 methods, the baseline among them, and 2 tasks."""
     rankings = []
     for (clock, pair), group in groupby(lines, key=lambda line: (line.clock, line.pair)):
@@ -48,6 +48,7 @@ def rank_methods(lines: Sequence[Line]) -> list[Ranking]:
             continue
         mean_ranks = dict(sorted(zip(methods, ranks.mean_ranks, strict=True), key=lambda entry: entry[1]))
         place = {method: index for index, method in enumerate(methods)}
+        p_values = {(a, b): ranks.nemenyi_p[place[a]][place[b]] for a, b in combinations(mean_ranks, 2)}
         rankings.append(
             Ranking(
                 clock=clock,
@@ -55,11 +56,7 @@ def rank_methods(lines: Sequence[Line]) -> list[Ranking]:
                 tasks=len(whole),
                 mean_ranks=mean_ranks,
                 friedman_p=ranks.friedman_p,
-                apart=[
-                    (one, other)
-                    for one, other in combinations(mean_ranks, 2)
-                    if ranks.nemenyi_p[place[one]][place[other]] < LEVEL
-                ],
+                apart=[two for two, p in p_values.items() if p < LEVEL],
                 note=_power_note(len(whole), len(methods)),
             )
         )
@@ -67,7 +64,7 @@ def rank_methods(lines: Sequence[Line]) -> list[Ranking]:
 
 
 def _power_note(tasks: int, methods: int) -> str:
-    """Say whether a paired test over the tasks could ever tell two of the methods apart, Holm-adjusted."""
+    """Say whether a paired test over the tasks could ever separate two of the methods, Holm-adjusted."""
     smallest, pairs = 2.0 / 2**tasks, comb(methods, 2)
     needed = LEVEL / pairs
     if smallest <= needed:

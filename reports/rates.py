@@ -1,4 +1,4 @@
-"""What rows say pooled: acceptance, tokens and calls per round, shares of the decode time."""
+"""Rates pooled over rows: acceptance, tokens and calls per round, shares of the decode time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from reports.tally import Tally
+from reports.row_summary import Tally
 
 SPANS = ("small", "middle", "scheduler", "verify", "other")
 
 
 def pooled_rates(rows: Sequence[Tally]) -> dict[str, Any]:
-    """Return rates and shares of time, summed over the rows first, by the names of a report's line."""
+    """Return rates and shares of time, summed over the rows first, by the names of `SummaryLine`."""
     rounds = _total([row.rounds for row in rows])
     steps = _total([row.decode_forwards for row in rows]) if rounds is None else rounds
     accepted, by_middle = sum(row.accepted for row in rows), _total([row.by_middle for row in rows])
@@ -30,9 +30,9 @@ def pooled_rates(rows: Sequence[Tally]) -> dict[str, Any]:
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:
-    """Return the sum, or None where one is not known."""
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+    """Return the sum, or None where a number is missing."""
+    given = [number for number in numbers if number is not None]
+    return sum(given) if len(given) == len(numbers) else None
 
 
 def _shares(rows: Sequence[Tally]) -> dict[str, float | None]:

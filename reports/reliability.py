@@ -1,4 +1,4 @@
-"""Whether methods' scores mean what they say: expected calibration error and reliability diagrams of draft edges."""
+"""Reliability of methods' scores: expected calibration error and reliability diagrams of draft edges."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from methods.core.reliability import BINS, Bin, EdgeTally, added, expected_error
-from reports.cells import EMPTY, Block
-from reports.lines import by_clock_and_pair, method_place, task_label, timing_label
-from reports.manifest import RunFacts
-from reports.tally import Tally
+from harness.records.schema import BINS, Bin, EdgeTally, added, expected_error
+from reports.row_summary import Tally
+from reports.run_facts import RunFacts
+from reports.summary import by_clock_and_pair, method_place, task_label, timing_label
+from reports.table_blocks import EMPTY, Table
 
 FEWEST = 20
 """Edges below which a bin shows no share."""
 
 Grouping = Literal["none", "origin", "task"]
 
-HEADERS = ("method", "told by", "edges", "error", *(f"{(place + 0.5) / BINS:.2f}" for place in range(BINS)))
+HEADERS = ("method", "scored by", "edges", "error", *(f"{(place + 0.5) / BINS:.2f}" for place in range(BINS)))
 RELIABILITY_LEGEND = (
-    "Draft edges that were sent and whose parent was accepted. told by: who proposed and scored them; both: proposed "
+    "Draft edges that were sent and whose parent was accepted. scored by: who proposed and scored them; both: proposed "
     "by the small drafter, scored by the middle one too. error: expected calibration error, the mean distance of "
     "believed and accepted shares over ten bins. Then the accepted share, by believed probability "
     f"({EMPTY}: fewer than {FEWEST} edges). Edges are sent for high scores, which lets their scores look too high."
@@ -38,11 +38,11 @@ class ReliabilityLine:
     method: str
     """Name of the method."""
     by: Grouping
-    """What was grouped by."""
+    """The grouping."""
     group: str
-    """`all`, who told of them (`small`, `middle`, `both`), or a task's label."""
+    """`all`, who scored them (`small`, `middle`, `both`), or a task's label."""
     edges: int
-    """How many the target's text reached."""
+    """Edges that the target's text reached."""
     error: float
     """Expected calibration error."""
     bins: tuple[Bin, ...]
@@ -50,12 +50,7 @@ class ReliabilityLine:
 
 
 def reliability_lines(rows: Sequence[Tally], facts: RunFacts) -> list[ReliabilityLine]:
-    """Return lines of every method that scored edges: all of them, by who knew of them, by task.
-
-    Args:
-        rows: the last attempts.
-        facts: the order of the methods.
-    """
+    """Return lines of every method that scored edges: all of them, by origin, by task."""
     return [
         ReliabilityLine(
             clock=clock,
@@ -90,18 +85,18 @@ def _merged(tally: EdgeTally) -> Sequence[Bin]:
     return bins
 
 
-def reliability_blocks(lines: Sequence[ReliabilityLine]) -> Iterable[Block]:
-    """Yield two tables a clock and pair: reliability diagrams by who knew of the edges, and errors by task."""
+def reliability_blocks(lines: Sequence[ReliabilityLine]) -> Iterable[Table]:
+    """Yield two tables a clock and pair: reliability diagrams by origin, and errors by task."""
     for (clock, pair), group in groupby(lines, key=lambda line: (line.clock, line.pair)):
         own, title = list(group), f"pair {pair} · {timing_label(clock)}"
         body = [_diagram(line) for line in own if line.by != "task"]
-        yield Block(f"Whether scores mean what they say: {title}", HEADERS, body, [RELIABILITY_LEGEND])
+        yield Table(f"Whether scores mean what they say: {title}", HEADERS, body, [RELIABILITY_LEGEND])
         tasks = sorted({line.group for line in own if line.by == "task"})
         if len(tasks) > 1:
             errors = {(line.method, line.group): f"{line.error:.3f}" for line in own if line.by == "task"}
             methods = dict.fromkeys(line.method for line in own)
             by_task = [[method, *(errors.get((method, task), EMPTY) for task in tasks)] for method in methods]
-            yield Block(f"Error of scores by task: {title}", ("method", *tasks), by_task, [])
+            yield Table(f"Error of scores by task: {title}", ("method", *tasks), by_task, [])
 
 
 def _diagram(line: ReliabilityLine) -> list[str]:

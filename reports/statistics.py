@@ -1,7 +1,7 @@
 """Per-prompt effects, intervals, tests, corrections, effect sizes and ranks.
 
-The unit is the prompt: all turns of a conversation together, repeats averaged first, on the
-logarithm of time per committed token.
+The unit is the prompt: all turns of a conversation together, repeats averaged first, on the logarithm of time per
+committed token.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from reports.pairing import Answers, Pairing, Prompt
+from reports.pairing import Answers, Pairing, PromptId
 
 CONFIDENCE = 0.95
 POWER = 0.8
 RESAMPLES = 9_999
 DRAWS = 10_000_000  # resamples × prompts that one interval may draw: a fraction of a second
-MANY_PROMPTS = 2_000  # beyond, resampling and permuting take seconds and say what Student's t says
+MANY_PROMPTS = 2_000  # beyond, resampling and permuting take seconds and agree with Student's t
 MOST_PROMPTS_NEEDED = 10_000
 MIN_PROMPTS_INTERVAL = 2
 MIN_PROMPTS_TEST = 6
 MIN_PROMPTS_STRATUM = 4  # of two or three, resamples reach too short a way: three tasks of two cover 75%
-_CERTAIN = 1e3  # standard deviations that one prompt tells apart
+_CERTAIN = 1e3  # standard deviations of a difference that one prompt proves
 _SEED = 20_250_711
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+Samples = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptEffect:
-    """What a method did to one prompt, against the baseline of the same blocks."""
+    """A method's effect on one prompt, against the baseline of the same blocks."""
 
-    prompt: Prompt
+    prompt: PromptId
     """Task and question id."""
     log_speedup: float
     """Natural logarithm of the baseline's decode time per committed token over the method's."""
@@ -56,7 +56,7 @@ def decode_per_token(answers: Answers) -> float:
 
 
 def e2e_per_token(answers: Answers) -> float:
-    """Return end-to-end seconds per committed token of one conversation whose are known."""
+    """Return end-to-end seconds per committed token of one conversation that has them."""
     assert answers.e2e_s is not None
     return answers.e2e_s / answers.committed
 
@@ -64,15 +64,11 @@ def e2e_per_token(answers: Answers) -> float:
 def prompt_effect(pairing: Pairing) -> PromptEffect:
     """Reduce a prompt's paired conversations to its effect; repeats are averaged in the logarithm."""
     decode = _mean_log(decode_per_token, pairing.method)
-    whole = all(answers.e2e_s is not None for answers in (*pairing.baseline, *pairing.method))
-    return PromptEffect(
-        prompt=pairing.prompt,
-        log_speedup=_mean_log(decode_per_token, pairing.baseline) - decode,
-        log_e2e=_mean_log(e2e_per_token, pairing.baseline) - _mean_log(e2e_per_token, pairing.method)
-        if whole
-        else None,
-        tokens_per_s=math.exp(-decode),
-    )
+    log_e2e = None
+    if all(answers.e2e_s is not None for answers in (*pairing.baseline, *pairing.method)):
+        log_e2e = _mean_log(e2e_per_token, pairing.baseline) - _mean_log(e2e_per_token, pairing.method)
+    speedup = _mean_log(decode_per_token, pairing.baseline) - decode
+    return PromptEffect(pairing.prompt, speedup, log_e2e, tokens_per_s=math.exp(-decode))
 
 
 def _mean_log(cost: Callable[[Answers], float], repeats: Sequence[Answers]) -> float:
@@ -87,9 +83,9 @@ def geometric_mean(logs: Sequence[float]) -> float:
 def total_time_ratio(pairings: Sequence[Pairing]) -> float:
     """Return the ratio of pooled decode times per token, baseline over method.
 
-    (Σ decode_s ÷ Σ timed tokens) of the baseline ÷ the same of the method, over all prompts and
-    repeats. Dividing by each side's own tokens keeps answers of different length comparable, as
-    they are in half precision. Long answers weigh more here than in the geometric mean.
+    (Σ decode_s ÷ Σ timed tokens) of the baseline ÷ the same of the method, over all prompts and repeats. Dividing by
+    each side's own tokens keeps answers of different length comparable, as in half precision. Long answers weigh more
+    here than in the geometric mean.
     """
     return _pooled([a for p in pairings for a in p.baseline]) / _pooled([a for p in pairings for a in p.method])
 
@@ -101,20 +97,17 @@ def _pooled(conversations: Sequence[Answers]) -> float:
 def bootstrap_interval(
     strata: Mapping[str, Sequence[float]], confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """Return the paired bootstrap interval of the geometric mean, stratified by task.
+    """Return both ends, as ratios, of the paired bootstrap interval of the geometric mean, stratified by task.
 
-    Expanded percentile method (Hesterberg 2015, section 3.2, here for strata): the level is raised so
-    that a percentile interval, which is too narrow for few prompts, gets the width of a t interval. Without it
-    the 95% interval of 6 prompts covers 86%, with it 93%. 9,999 resamples of prompts, fewer beyond 1,000 prompts,
-    each task resampled by itself, fixed seed. A task with fewer than 4 prompts is too small to be resampled by
-    itself and joins the smallest other one. Beyond 2,000 prompts the t interval, to which it converges.
+    Expanded percentile method (Hesterberg 2015, section 3.2, here for strata): the level is raised so that a percentile
+    interval, which is too narrow for few prompts, gets the width of a t interval. Without it the 95% interval of 6
+    prompts covers 86%, with it 93%. 9,999 resamples of prompts, fewer beyond 1,000 prompts, each task resampled by
+    itself, fixed seed. A task with fewer than 4 prompts is too small to be resampled by itself and joins the smallest
+    other one. Beyond 2,000 prompts the t interval, to which it converges. None for fewer than two prompts.
 
     Args:
         strata: per task, the prompts' log speedups.
         confidence: of the two-sided interval; 0.90 gives two one-sided 95% bounds.
-
-    Returns:
-        Both ends as ratios; none for fewer than two prompts.
     """
     of_tasks = [np.asarray(strata[task], dtype=np.float64) for task in sorted(strata) if len(strata[task])]
     samples = _collapse(of_tasks, MIN_PROMPTS_STRATUM)
@@ -125,7 +118,7 @@ def bootstrap_interval(
         middle, half = float(np.concatenate(samples).mean()), _t_width(samples, confidence) / n
         return math.exp(middle - half), math.exp(middle + half)
 
-    def mean(*resampled: Floats, axis: int = -1) -> Floats:
+    def mean(*resampled: Samples, axis: int = -1) -> Samples:
         return np.asarray(np.concatenate(resampled, axis=axis).mean(axis=axis))
 
     interval = stats.bootstrap(
@@ -141,7 +134,7 @@ def bootstrap_interval(
     return math.exp(float(interval.low)), math.exp(float(interval.high))
 
 
-def _expanded(samples: Sequence[Floats], confidence: float) -> float:
+def _expanded(samples: Sequence[Samples], confidence: float) -> float:
     """Return the level whose percentile interval is as wide as a t interval of the stratified mean."""
     resampled = math.fsum(len(sample) * float(np.var(sample)) for sample in samples)
     if resampled == 0.0:
@@ -149,7 +142,7 @@ def _expanded(samples: Sequence[Floats], confidence: float) -> float:
     return float(2.0 * stats.norm.cdf(_t_width(samples, confidence) / math.sqrt(resampled)) - 1.0)
 
 
-def _t_width(samples: Sequence[Floats], confidence: float) -> float:
+def _t_width(samples: Sequence[Samples], confidence: float) -> float:
     """Return half a t interval of the stratified sum."""
     variances = [len(sample) * float(np.var(sample, ddof=1)) for sample in samples]
     total = math.fsum(variances)
@@ -160,7 +153,7 @@ def _t_width(samples: Sequence[Floats], confidence: float) -> float:
     return float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * math.sqrt(total)
 
 
-def _collapse(samples: list[Floats], fewest: int) -> list[Floats]:
+def _collapse(samples: list[Samples], fewest: int) -> list[Samples]:
     samples = sorted(samples, key=len)
     while len(samples) > 1 and len(samples[0]) < fewest:
         samples = sorted([np.concatenate(samples[:2]), *samples[2:]], key=len)
@@ -168,16 +161,11 @@ def _collapse(samples: list[Floats], fewest: int) -> list[Floats]:
 
 
 def sign_flip_p(log_ratios: Sequence[float]) -> float | None:
-    """Return the two-sided p-value of no effect, by a paired sign-flip permutation test of the mean.
+    """Return the two-sided p-value of no effect, by a paired sign-flip permutation test of prompts' mean log ratio.
 
-    All sign patterns where there are at most 9,999 (13 prompts), else 9,999 drawn with a fixed
-    seed; a drawn p-value is therefore at least 0.0002. Beyond 2,000 prompts the t-test, to which it converges.
-
-    Args:
-        log_ratios: the prompts' log speedups.
-
-    Returns:
-        None for fewer than 6 prompts: no sign pattern of five could reach 5%.
+    All sign patterns where there are at most 9,999 (13 prompts), else 9,999 drawn with a fixed seed; a drawn p-value is
+    therefore at least 0.0002. Beyond 2,000 prompts the t-test, to which it converges. None for fewer than 6 prompts: no
+    sign pattern of five could reach 5%.
     """
     if len(log_ratios) < MIN_PROMPTS_TEST:
         return None
@@ -201,11 +189,8 @@ def sign_flip_p(log_ratios: Sequence[float]) -> float | None:
 def rank_biserial(log_ratios: Sequence[float]) -> float | None:
     """Return the matched-pairs rank-biserial correlation: 1 where every prompt gains, -1 where every one loses.
 
-    Ranks of the absolute log ratios that speak for the method minus those against it, over all; prompts
-    without any difference are left out (Kerby 2014, through pingouin).
-
-    Returns:
-        None for fewer than 6 prompts, and where none differs.
+    Ranks of the absolute log ratios for the method minus those against it, over all; prompts without any difference are
+    left out (Kerby 2014, through pingouin). None for fewer than 6 prompts, and where none differs.
     """
     import pingouin
 
@@ -236,18 +221,16 @@ def _adjusted(p_values: Sequence[float], method: str) -> list[float]:
 
 
 def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: float, mean: float) -> int | None:
-    """Return how many prompts would tell, with a power of 80%, on which side of a bound the mean lies.
+    """Return the prompts that show, with a power of 80%, on which side of a bound the mean lies.
 
-    One-sided t-test at 5%, for prompts that spread within tasks as those of the sample do.
+    One-sided t-test at 5%, for prompts with the sample's spread within tasks. At least 6, the fewest that are tested;
+    None for more than 10,000.
 
     Args:
         log_ratios: the prompts' log ratios, at least two.
         strata: the task of each.
-        bound: logarithm of the ratio to be told from.
+        bound: logarithm of the ratio to test against.
         mean: the true mean, as assumed.
-
-    Returns:
-        6 at least, the fewest that are tested; None for more than 10,000.
     """
     samples = [[x for x, of in zip(log_ratios, strata, strict=True) if of == task] for task in set(strata)]
     collapsed = _collapse([np.asarray(sample, dtype=np.float64) for sample in samples], 2)
@@ -267,7 +250,7 @@ def prompts_needed(log_ratios: Sequence[float], strata: Sequence[str], bound: fl
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """How methods rank over tasks, as description."""
+    """Ranks of methods over tasks, as description."""
 
     mean_ranks: tuple[float, ...]
     """Mean rank of each method over the tasks, 1 the best; ties share theirs."""
@@ -280,11 +263,10 @@ class Ranks:
 def rank_over_tasks(scores: Sequence[Sequence[float]]) -> Ranks | None:
     """Return mean ranks, Friedman's test and Nemenyi's pairwise p-values (Demšar 2006).
 
+    None for fewer than 3 methods or 2 tasks, and where all methods tie in every task.
+
     Args:
         scores: a line a task, a column a method; higher is better.
-
-    Returns:
-        None for fewer than 3 methods or 2 tasks, and where all methods tie in every task.
     """
     import scikit_posthocs
 

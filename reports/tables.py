@@ -5,23 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from textwrap import fill
 
 from tabulate import SEPARATING_LINE, tabulate
 
-from harness.errors import UserError
-from reports.cells import LEGEND, WIDE_LEGEND, Block, blocks, ranking_text
+from foundation.errors import UserError
+from foundation.gc_control import no_garbage_collection
+from harness.records.rows import read_rows
+from harness.records.schema import Row
 from reports.contrasts import Contrast, contrast_methods
 from reports.gpu import GPU_LEGEND, GpuLine, gpu_blocks, gpu_lines
 from reports.latex import latex_paragraph, latex_table
-from reports.lines import Line, comparisons, summarise
-from reports.manifest import RunFacts, read_facts
 from reports.ranks import rank_methods
 from reports.reliability import RELIABILITY_LEGEND, ReliabilityLine, reliability_blocks, reliability_lines
-from reports.tally import no_garbage_collection, read_tallies
+from reports.row_summary import read_tallies
+from reports.run_facts import RunFacts, read_facts
+from reports.summary import SummaryLine, comparisons, summarise
+from reports.table_blocks import LEGEND, WIDE_LEGEND, Table, blocks, ranking_text
 
 SCHEMA_VERSION = 1
 METHOD_WIDTH = 20
@@ -30,15 +33,15 @@ TEXT_WIDTH = 120
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a report holds, whatever its format."""
+    """The content of a report, for every format."""
 
-    lines: Sequence[Line]
+    lines: Sequence[SummaryLine]
     contrasts: Sequence[Contrast]
     gpus: Sequence[GpuLine]
     reliability: Sequence[ReliabilityLine]
     facts: RunFacts
 
-    def blocks(self, *, wide: bool = False) -> Iterator[Block]:
+    def blocks(self, *, wide: bool = False) -> Iterator[Table]:
         """Yield its tables."""
         yield from blocks(self.lines, self.contrasts, wide=wide)
         yield from reliability_blocks(self.reliability)
@@ -46,7 +49,7 @@ class Report:
 
 
 def render_report(run: Path, format: str) -> str:
-    """Return the report of a run in a format; it ends without a newline of its own.
+    """Return the report of a run in a format; see `render`.
 
     Args:
         run: the folder of a run, or its `rows.jsonl`. A `manifest.json` beside it adds labels.
@@ -55,103 +58,125 @@ def render_report(run: Path, format: str) -> str:
     Raises:
         UserError: an unknown format, no rows, no answered row, or no baseline.
     """
-    if format not in FORMATS:
-        raise UserError(f"--format {format}: unknown; choose one of {', '.join(FORMATS)}")
-    facts = read_facts(run)
+    _check_format(format)
+    return render(build_report(read_rows(run), read_facts(run), str(run)), format)
+
+
+def build_report(rows: Iterable[Row], facts: RunFacts, origin: str) -> Report:
+    """Return the content of a report.
+
+    Args:
+        rows: of one run, every attempt.
+        facts: what its manifest adds.
+        origin: what an error names.
+
+    Raises:
+        UserError: no rows, no answered row, or no baseline.
+    """
     if facts.correctness_only is not None:
         raise UserError(
-            f"{run}: pair {facts.correctness_only} is for correctness alone, its speed means nothing; run another pair"
+            f"{origin}: pair {facts.correctness_only} is for correctness alone, its speed means nothing; "
+            "run another pair"
         )
     with no_garbage_collection():
-        tallies = read_tallies(run)
+        tallies = read_tallies(rows, origin)
         if facts.modelled is not None and any(row.clock == "wall" for row in tallies):
             raise UserError(
-                f"{run}: rows say that their times were measured, but the manifest is of clock {facts.modelled}; "
+                f"{origin}: rows say that their times were measured, but the manifest is of clock {facts.modelled}; "
                 "restore the files of one run"
             )
         try:
             compared = comparisons(tallies)
             lines = summarise(tallies, facts, compared)
         except UserError as error:
-            raise UserError(f"{run}: {error}") from error
+            raise UserError(f"{origin}: {error}") from error
         contrasts = contrast_methods(compared, facts)
         gpus = gpu_lines(tallies, compared, facts)
         reliability = reliability_lines(tallies, facts)
-    return FORMATS[format](Report(lines, contrasts, gpus, reliability, facts))
+    return Report(lines, contrasts, gpus, reliability, facts)
 
 
-def to_table(found: Report) -> str:
+def render(report: Report, format: str) -> str:
+    """Return a report in a format, without a final newline.
+
+    Raises:
+        UserError: an unknown format.
+    """
+    _check_format(format)
+    return FORMATS[format](report)
+
+
+def _check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise UserError(f"--format {format}: unknown; choose one of {', '.join(FORMATS)}")
+
+
+def to_table(report: Report) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
+    tables = report.blocks()
     return _sections(
-        "\n".join(found.facts.sources),
-        *(
-            "\n".join(
-                [
-                    block.title,
-                    terminal_grid(block.body, block.headers),
-                    *(fill(note, TEXT_WIDTH) for note in block.notes),
-                ]
-            )
-            for block in found.blocks()
-        ),
-        *(fill(ranking_text(ranking), TEXT_WIDTH) for ranking in rank_methods(found.lines)),
+        "\n".join(report.facts.sources),
+        *("\n".join([one.title, terminal_grid(one.body, one.headers), *_folded(one.notes)]) for one in tables),
+        *_folded(map(ranking_text, rank_methods(report.lines))),
         "\n".join(LEGEND),
     )
 
 
-def to_markdown(found: Report) -> str:
+def _folded(texts: Iterable[str]) -> list[str]:
+    return [fill(text, TEXT_WIDTH) for text in texts]
+
+
+def to_markdown(report: Report) -> str:
     """Return GitHub tables."""
+    tables = report.blocks()
     return _sections(
-        "\n".join(f"- {source}" for source in found.facts.sources),
-        *(
-            _sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes)
-            for block in found.blocks()
-        ),
-        *(ranking_text(ranking) for ranking in rank_methods(found.lines)),
+        "\n".join(f"- {source}" for source in report.facts.sources),
+        *(_sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes) for block in tables),
+        *map(ranking_text, rank_methods(report.lines)),
         "\n".join(f"- {text}" for text in LEGEND),
     )
 
 
-def to_latex(found: Report) -> str:
+def to_latex(report: Report) -> str:
     """Return LaTeX tables for the package booktabs; the legend stands in comments."""
     return _sections(
-        "\n".join(f"% {text}" for text in (*found.facts.sources, *LEGEND, *WIDE_LEGEND)),
-        *(latex_table(block) for block in found.blocks(wide=True)),
-        *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(found.lines)),
+        "\n".join(f"% {text}" for text in (*report.facts.sources, *LEGEND, *WIDE_LEGEND)),
+        *(latex_table(block) for block in report.blocks(wide=True)),
+        *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(report.lines)),
     )
 
 
-def to_csv(found: Report) -> str:
+def to_csv(report: Report) -> str:
     """Return one flat table, one line a clock, pair, task and method, without factors or further tables."""
     text = io.StringIO()
-    columns = [field.name for field in fields(Line) if field.name != "factors"]
+    columns = [field.name for field in fields(SummaryLine) if field.name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**asdict(line), **_flat(line)} for line in found.lines)
+    writer.writerows({**asdict(line), **_flat(line)} for line in report.lines)
     return text.getvalue().rstrip("\n")
 
 
-def _flat(line: Line) -> dict[str, str]:
+def _flat(line: SummaryLine) -> dict[str, str]:
     """Return the fields of a line that hold several values, each as one cell."""
     rates = "" if line.call_rates is None else " ".join(f"{rate:.4f}" for rate in line.call_rates)
     return {"notes": "; ".join(line.notes), "call_rates": rates}
 
 
-def to_json(found: Report) -> str:
+def to_json(report: Report) -> str:
     """Return the lines as strict JSON; missing values are null."""
     content = {
         "schema_version": SCHEMA_VERSION,
-        "clocks": {line.clock: line.timing for line in found.lines},
-        "sources": found.facts.sources,
-        "lines": [asdict(line) for line in found.lines],
-        "contrasts": [asdict(contrast) for contrast in found.contrasts],
-        "reliability": [asdict(line) for line in found.reliability],
-        "gpus": [asdict(line) for line in found.gpus],
-        "rankings": [asdict(ranking) for ranking in rank_methods(found.lines)],
+        "clocks": {line.clock: line.timing for line in report.lines},
+        "sources": report.facts.sources,
+        "lines": [asdict(line) for line in report.lines],
+        "contrasts": [asdict(contrast) for contrast in report.contrasts],
+        "reliability": [asdict(line) for line in report.reliability],
+        "gpus": [asdict(line) for line in report.gpus],
+        "rankings": [asdict(ranking) for ranking in rank_methods(report.lines)],
         "legend": [
             *(*LEGEND, *WIDE_LEGEND),
-            *([RELIABILITY_LEGEND] if found.reliability else []),
-            *([GPU_LEGEND] if found.gpus else []),
+            *([RELIABILITY_LEGEND] if report.reliability else []),
+            *([GPU_LEGEND] if report.gpus else []),
         ],
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
@@ -171,7 +196,7 @@ def _sections(*parts: str) -> str:
 
 
 def github_grid(body: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-    """Return a GitHub table, whatever stands in its cells."""
+    """Return a GitHub table, with line breaks and bars in cells escaped."""
     cells = [[" ".join(cell.split()).replace("|", r"\|") for cell in line] for line in body]
     return tabulate(cells, headers, "github", colalign=alignment(headers), disable_numparse=True)
 

@@ -1,1 +1,1 @@
-"""The six tasks: where their questions come from and how they become prompts."""
+"""The six tasks: sources of their questions, and how those become prompts."""

@@ -6,26 +6,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from tasks.question import Question
 from tasks.records import Record
-from tasks.task import Prompt, Split
+from tasks.task import PromptFormat, Split
 
 
-def is_fastchat(record: Record, prompt: Prompt) -> bool:
+def is_fastchat(record: Record, prompt: PromptFormat) -> bool:
     """Return whether the record is in the FastChat format rather than in the task's own."""
     return "turns" in record.fields or prompt.turns not in record.fields
 
 
-def from_fastchat(records: Iterable[Record], prompt: Prompt) -> list[Question]:
-    """Return the question of every record in the FastChat/EAGLE format.
+def from_fastchat(records: Iterable[Record], prompt: PromptFormat) -> list[Question]:
+    """Return the questions of records with `question_id`, `turns` and perhaps `category` and `reference`.
 
-    Args:
-        records: records with `question_id`, `turns`, and perhaps `category` and `reference`.
-        prompt: the task's own format, whose key an error names beside `turns`.
-
-    Raises:
-        UserError: a key is missing or wrong, or an id stands twice; the message names file and line.
+    Raises UserError, with file and line, if a key is missing or invalid or an id is repeated.
     """
     pairs = []
     for record in records:
@@ -45,16 +40,10 @@ def from_fastchat(records: Iterable[Record], prompt: Prompt) -> list[Question]:
     return _distinct(pairs)
 
 
-def from_upstream(records: Iterable[Record], prompt: Prompt, split: Split) -> list[Question]:
-    """Return the questions of one split from records in the source's own format.
+def from_upstream(records: Iterable[Record], prompt: PromptFormat, split: Split) -> list[Question]:
+    """Return one split's questions from a source's records, in its order; no record behind the split is read.
 
-    Args:
-        records: all records of the source, in its order; read no further than the split goes.
-        prompt: how a record becomes a question.
-        split: which rows to take.
-
-    Raises:
-        UserError: a key is missing or wrong, or an id stands twice; the message names file and line.
+    Raises UserError, with file and line, if a key is missing or invalid or an id is repeated.
     """
     listed = (_with_lists(record, prompt) for record in records)
     kept = islice(_short_enough(listed, prompt), *split.rows)
@@ -62,11 +51,11 @@ def from_upstream(records: Iterable[Record], prompt: Prompt, split: Split) -> li
 
 
 def in_categories(records: list[Record], categories: tuple[str, ...]) -> list[Record]:
-    """Return the records whose category is one of `categories`, the rest unread: they may be shaped otherwise."""
+    """Return the records of these categories; the others are not read, since their format may differ."""
     return [record for record in records if record.fields.get("category") in categories]
 
 
-def _with_lists(record: Record, prompt: Prompt) -> Record:
+def _with_lists(record: Record, prompt: PromptFormat) -> Record:
     lone = {
         key: [value]
         for key, value in record.fields.items()
@@ -75,13 +64,13 @@ def _with_lists(record: Record, prompt: Prompt) -> Record:
     return replace(record, fields=record.fields | lone)
 
 
-def _short_enough(records: Iterable[Record], prompt: Prompt) -> Iterator[Record]:
+def _short_enough(records: Iterable[Record], prompt: PromptFormat) -> Iterator[Record]:
     for record in records:
         if prompt.max_chars is None or sum(map(len, _messages(record, prompt.turns))) <= prompt.max_chars:
             yield record
 
 
-def _upstream_question(record: Record, prompt: Prompt) -> Question:
+def _upstream_question(record: Record, prompt: PromptFormat) -> Question:
     turns = _messages(record, prompt.turns)
     reference = _references(record, prompt.reference) if prompt.reference else None
     return Question(
@@ -92,7 +81,7 @@ def _upstream_question(record: Record, prompt: Prompt) -> Question:
     )
 
 
-def _message(text: str, prompt: Prompt) -> str:
+def _message(text: str, prompt: PromptFormat) -> str:
     text = _replace(text, prompt.replace)
     if prompt.question_form:
         text = text[0].upper() + text[1:] + ("" if text.endswith("?") else "?")
@@ -153,5 +142,5 @@ def _strings(record: Record, key: str) -> tuple[str, ...]:
         raise UserError(f"{record.place}: {key!r} is not a list of strings: make it one")
     for item in value:
         if any("\ud800" <= char <= "\udfff" for char in item):
-            raise UserError(f"{record.place}: {key!r} holds half a surrogate pair, which is no character: mend it")
+            raise UserError(f"{record.place}: {key!r} holds half a surrogate pair, which is no character: fix it")
     return tuple(value)

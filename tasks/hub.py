@@ -1,4 +1,4 @@
-"""Records of a pinned data set on the Hugging Face hub; imports `datasets` only when asked for records."""
+"""Records of a pinned data set on the Hugging Face hub; `datasets` is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from tasks.records import Record
 from tasks.task import Hub
 
@@ -17,19 +17,13 @@ REACH_SECONDS = 5.0
 
 
 class Unavailable(Exception):  # noqa: N818
-    """A source that cannot serve a task here; its text says why, and is absent where the task never had the source."""
+    """A source that cannot serve a task; the text says why, and is empty if the task does not have that source."""
 
 
 def hub_records(hub: Hub, split: str) -> Iterator[Record]:
     """Return the rows of one split, in order.
 
-    Args:
-        hub: which data set, at which commit.
-        split: name of the split on the hub.
-
-    Raises:
-        Unavailable: offline by the environment, no way to the hub, or the data set is not there.
-        UserError: the data set is there but has no such configuration or split.
+    Raises Unavailable if offline or the data set is missing, UserError if it lacks the configuration or split.
     """
     for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(variable, "").upper() in {"1", "ON", "YES", "TRUE"}:
@@ -46,16 +40,13 @@ def hub_records(hub: Hub, split: str) -> Iterator[Record]:
     except (OSError, HTTPError, datasets.exceptions.DatasetsError) as error:
         raise Unavailable(f"{name}: {' '.join(str(error).split())}") from error
     except ValueError as error:
-        raise UserError(f"hub: {name}: {' '.join(str(error).split())}: mend config or split of the task") from error
+        raise UserError(f"hub: {name}: {' '.join(str(error).split())}: fix config or split of the task") from error
     return (Record(f"{name} {split} row {row}", row, dict(fields)) for row, fields in enumerate(rows))
 
 
 @functools.cache
 def _unreachable() -> str | None:
-    """Return why the hub cannot be reached, asked once a process; None where it answers.
-
-    `datasets` alone retries for 20 seconds a task before it gives up.
-    """
+    """Return why the hub cannot be reached, None if it can; `datasets` itself would retry for 20 seconds a task."""
     from huggingface_hub.constants import ENDPOINT
 
     try:

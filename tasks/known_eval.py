@@ -1,4 +1,4 @@
-"""Questions that must never be fitted on: those that this suite measures on, known by digest."""
+"""Questions that must not be fitted on, since this suite measures on them, by digest."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ _PARTS = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 
 
 def question_digest(question: Question) -> str:
-    """Return the SHA-256 (hex) of a question's first turn, however its words are spaced."""
+    """Return the SHA-256 (hex) of a question's first turn, whatever its white space."""
     return hashlib.sha256(" ".join(question.turns[0].split()).encode()).hexdigest()
 
 
 def plain_digest(turn: str) -> str:
-    """Return the SHA-256 (hex) of a first turn's words, numbers and signs, so that it is known as its source has it.
+    """Return the SHA-256 (hex) of a first turn's words, numbers and signs, the same in every version of its data set.
 
-    Case, blanks, marks at the end, what nobody sees, and what one of our tasks puts before its questions make no
-    difference.
+    Case, white space, final marks, invisible characters and our tasks' prompt prefixes make no difference.
     """
-    shown = "".join(character for character in normalize("NFKC", turn) if category(character) != "Cf")
-    plain = shown.casefold().strip()
+    visible = "".join(character for character in normalize("NFKC", turn) if category(character) != "Cf")
+    plain = visible.casefold().strip()
     for prefix in _prefixes():
         if plain.startswith(prefix):
             plain = plain.removeprefix(prefix)
@@ -44,19 +43,13 @@ def plain_digest(turn: str) -> str:
 
 
 def measured_digests(data: str | None, tasks: Sequence[str]) -> frozenset[str]:
-    """Return the plain digests of all questions that may be measured on.
+    """Return the plain digests of all questions that may be measured on; raises UserError if a file is broken.
 
-    These are those that papers of this field report on, the embedded set, and what a data folder holds for any task.
-
-    Args:
-        data: a data folder; without one, the usual sources are asked for `tasks`.
-        tasks: names.
-
-    Raises:
-        UserError: a file is broken.
+    They are those that papers of this field report on, the embedded set, and all tasks of a data folder; without a
+    folder, the usual sources of `tasks`.
     """
     text = files("tasks").joinpath(_DIGESTS).read_text(encoding="utf-8")
-    known = {line for line in text.split("\n") if line and not line.startswith("#")}
+    digests = {line for line in text.split("\n") if line and not line.startswith("#")}
     every = task_names()
     for source, names in (("embedded", every), (data, tasks if data is None else every)):
         for name in names:
@@ -64,12 +57,12 @@ def measured_digests(data: str | None, tasks: Sequence[str]) -> frozenset[str]:
                 questions = load_questions(get_task(name), data=source).questions
             except NoQuestionsError:
                 continue
-            known |= {plain_digest(question.turns[0]) for question in questions}
-    return frozenset(known)
+            digests |= {plain_digest(question.turns[0]) for question in questions}
+    return frozenset(digests)
 
 
 @cache
 def _prefixes() -> list[str]:
-    """Return what the packaged tasks put before their questions, the longest first."""
+    """Return the prompt prefixes of the packaged tasks, the longest first."""
     tasks = map(load_task, Path(__file__).parent.glob("*.yaml"))
     return sorted({task.prompt.prefix.casefold().strip() for task in tasks} - {""}, key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""One benchmark question, and the digest that names a list of them."""
+"""One benchmark question, and the digest of a list of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question of a task, ready for a chat template.
-
-    Attributes:
-        question_id: number, unique among the questions of its task and split.
-        category: the source's label; may be empty.
-        turns: the user's messages, in order; never empty, and no message is blank.
-        reference: the reference answers (one a turn, or several for one turn); None where the source has none.
-    """
+    """One question of a task, ready for a chat template."""
 
     question_id: int
+    """Unique among the questions of its task and split."""
     category: str
+    """The source's label; may be empty."""
     turns: tuple[str, ...]
+    """The user's messages in order, at least one, none blank."""
     reference: tuple[str, ...] | None
+    """The reference answers, one a turn or several for one turn; None if the source has none."""
 
 
 def digest(questions: Iterable[Question]) -> str:

@@ -1,7 +1,4 @@
-"""Files to records: JSON lines (plain or gzipped), a JSON list, or CSV.
-
-Every error names the file, and the line where there is one.
-"""
+"""Files to records: JSON lines (plain or gzipped), a JSON list, or CSV; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -15,30 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UserError
+from foundation.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a source.
-
-    Attributes:
-        place: where it stands (file:line), for error messages.
-        row: its number in the source, from 0.
-        fields: its keys and values.
-    """
+    """One record of a source."""
 
     place: str
+    """file:line, for errors."""
     row: int
+    """Its number in the source, from 0."""
     fields: dict[str, Any]
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return the records of a `.jsonl`, `.jsonl.gz`, `.json` or `.csv` file.
-
-    Raises:
-        UserError: the file cannot be read, is not what its ending says, or holds no records.
-    """
+    """Return the records of a `.jsonl`, `.jsonl.gz`, `.json` or `.csv` file; raises UserError if broken or empty."""
     text = _read_text(path)
     parse = {".csv": _csv_records, ".json": _list_records}.get(path.suffix, _line_records)
     records = list(parse(path, text))
@@ -55,11 +44,11 @@ def _read_text(path: Path) -> str:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: is broken gzip ({error}): fetch it again") from error
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}): mend its permissions or remove it") from error
+        raise UserError(f"{path}: cannot be read ({error.strerror}): fix its permissions or remove it") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # With a BOM in front, the decoder counts positions from behind it.
+        # The decoder counts positions from behind a BOM.
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: is not UTF-8 ({error.reason}): save it as UTF-8") from error
 
@@ -77,9 +66,7 @@ def _line_records(path: Path, text: str) -> Iterator[Record]:
 def _list_records(path: Path, text: str) -> Iterator[Record]:
     value = _json(str(path), text)
     if not isinstance(value, list):
-        raise UserError(
-            f"{path}: is not a JSON list of records: mend it, or call it .jsonl if it has one record a line"
-        )
+        raise UserError(f"{path}: is not a JSON list of records: fix it, or call it .jsonl if it has one record a line")
     for row, item in enumerate(value):
         place = f"{path}: record {row + 1}"
         yield Record(place, row, _object(item, place))
@@ -91,19 +78,19 @@ def _csv_records(path: Path, text: str) -> Iterator[Record]:
         for row, fields in enumerate(reader):
             place = f"{path}:{reader.line_num}"  # the line on which the record ends: a quoted field may span several
             if None in fields or None in fields.values():
-                raise UserError(f"{place}: has not as many fields as the header: mend its quotes and commas")
+                raise UserError(f"{place}: has not as many fields as the header: fix its quotes and commas")
             yield Record(place, row, fields)
     except csv.Error as error:
-        raise UserError(f"{path}:{reader.reader.line_num}: is broken CSV ({error}): mend its quotes") from error
+        raise UserError(f"{path}:{reader.reader.line_num}: is broken CSV ({error}): fix its quotes") from error
 
 
 def _json(place: str, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{place}: is not JSON ({error}): mend or remove it") from error
+        raise UserError(f"{place}: is not JSON ({error}): fix or remove it") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: is JSON that cannot be read ({error}): mend or remove it") from error
+        raise UserError(f"{place}: is JSON that cannot be read ({error}): fix or remove it") from error
 
 
 def _object(value: object, place: str) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Tasks by name: the YAML files beside this module, and plug-ins.
 
-A plug-in's entry point in the group `treegraft.tasks` gives a `Task`, or the path of a YAML file that states one.
+An entry point of the group `treegraft.tasks` gives a `Task` or the path of its YAML file.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from harness.errors import UserError
-from harness.registry import Registry
+from foundation.errors import UserError
+from foundation.registry import Registry
 from tasks.task import Task, load_task
 
 TASKS: Registry[Task | Path | str] = Registry("task", "treegraft.tasks")
@@ -18,18 +18,14 @@ for _path in Path(__file__).parent.glob("*.yaml"):
 
 
 def task_names() -> list[str]:
-    """Return the name of every task, plug-ins included, in alphabetical order."""
+    """Return the names of all tasks, plug-ins included, in alphabetical order."""
     return TASKS.names()
 
 
 def get_task(name: str) -> Task:
-    """Return the task called `name`.
-
-    Raises:
-        UserError: the name is unknown or claimed twice, or its plug-in or YAML file is broken.
-    """
-    found = TASKS.get(name)
-    task = load_task(Path(found)) if isinstance(found, str | Path) else found
+    """Return a task by name; raises UserError if unknown or ambiguous, or if its plug-in or file is broken."""
+    entry = TASKS.get(name)
+    task = load_task(Path(entry)) if isinstance(entry, str | Path) else entry
     if not isinstance(task, Task):
         raise UserError(
             f"task {name!r}: its plug-in gives a {type(task).__name__}: give a Task or a path of a YAML file"

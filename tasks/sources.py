@@ -1,4 +1,4 @@
-"""Where questions come from: a folder, an installed package, the hub, the embedded set, in that order."""
+"""Sources of questions, in order: a folder, an installed package, the hub, the embedded set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from tasks.formats import from_fastchat, from_upstream, in_categories, is_fastchat
 from tasks.hub import Unavailable, hub_records
 from tasks.question import Question, digest
@@ -22,43 +22,31 @@ THREE_WAYS = (
 
 
 class NoQuestionsError(UserError):
-    """No source has the questions; those that are broken are another error."""
+    """No source has the questions; broken ones are another error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The questions of one task and split, and where they came from.
-
-    Attributes:
-        task: name of the task.
-        split: "eval" or "fit".
-        questions: all the questions, in the source's order.
-        source: "data", "package", "hub" or "embedded".
-        origin: the place in words: file in the data folder, package==version, hub id@revision, embedded file.
-        sha256: digest of all the questions; see `tasks.question.digest`.
-        notes: why earlier sources were passed over, and what was left out.
-    """
+    """The questions of one task and split, and their source."""
 
     task: str
     split: str
     questions: list[Question]
     source: str
+    """One of "data", "package", "hub" and "embedded"."""
     origin: str
+    """File in the data folder, package==version, hub id@revision, or embedded file."""
     sha256: str
+    """Digest of all the questions; see `tasks.question.digest`."""
     notes: tuple[str, ...]
+    """Why earlier sources were passed over, and what was left out."""
 
 
 def load_questions(task: Task, *, split: SplitName = "eval", data: str | None = None) -> Loaded:
-    """Return the questions of a task, from the first source that has them.
+    """Return a task's questions from the first source that has them, for evaluation ("eval") or fitting ("fit").
 
-    Args:
-        task: the task.
-        split: "eval" (what is measured) or "fit" (what models may be fitted on).
-        data: a folder, and then no other source is asked; "embedded": the embedded set (a folder of that name is
-            "./embedded"); None: an installed package, the hub, the embedded set.
-
-    Raises:
-        UserError: the split does not exist, the folder lacks it, no source has it, or a file is broken.
+    `data` is the only folder to look in, "embedded" the embedded set (a folder of that name is "./embedded"), None: an
+    installed package, the hub, the embedded set. Raises UserError if there are none, or a file is broken.
     """
     task.split(split)
     if data == "embedded":
@@ -80,13 +68,13 @@ def _from_folder(task: Task, split: SplitName, data: str) -> Loaded:
         raise UserError(f"data folder {data!r} does not exist: give a folder, or leave out --data and TREEGRAFT_DATA")
     folder = root / task.name
     for pattern in (OWN_NAMES[split], *task.split(split).files):
-        found = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if len(found) > 1:
-            names = ", ".join(path.name for path in found)
+        matches = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if len(matches) > 1:
+            names = ", ".join(path.name for path in matches)
             raise UserError(f"{folder}: {names} all match {pattern!r}: keep one of them there")
-        if found:
-            questions, notes = _from_file(task, split, found[0])
-            return _loaded(task, split, questions, "data", found[0].relative_to(root).as_posix(), notes)
+        if matches:
+            questions, notes = _from_file(task, split, matches[0])
+            return _loaded(task, split, questions, "data", matches[0].relative_to(root).as_posix(), notes)
     mixed = root / OWN_NAMES["eval"]
     if split == "eval" and task.spec_bench and mixed.is_file():
         ours = in_categories(read_records(mixed), task.spec_bench)
@@ -142,11 +130,11 @@ def _from_hub(task: Task, split: SplitName, notes: tuple[str, ...]) -> Loaded:
 def _from_embedded(task: Task, split: SplitName, notes: tuple[str, ...]) -> Loaded:
     path = EMBEDDED / f"{task.name}.jsonl"
     why = f" ({'; '.join(notes)})" if notes else ""
-    mend = THREE_WAYS.format(file=f"{task.name}/{OWN_NAMES[split]}")
+    fix = THREE_WAYS.format(file=f"{task.name}/{OWN_NAMES[split]}")
     if split == "fit":
-        raise NoQuestionsError(f"task {task.name!r}: the embedded set has no fit split{why}: {mend}")
+        raise NoQuestionsError(f"task {task.name!r}: the embedded set has no fit split{why}: {fix}")
     if not path.is_file():
-        raise NoQuestionsError(f"task {task.name!r}: no source has its questions{why}: {mend}")
+        raise NoQuestionsError(f"task {task.name!r}: no source has its questions{why}: {fix}")
     questions = from_fastchat(read_records(path), task.prompt)
     return _loaded(task, split, questions, "embedded", f"tasks/embedded/{path.name}", notes)
 

@@ -1,47 +1,44 @@
-"""A task as data: where its questions come from and how a record becomes a prompt."""
+"""A task as data: sources of its questions and how a record becomes a prompt."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from harness.errors import UserError
+from foundation.errors import UserError
+from foundation.plain_yaml import yaml_values
+from foundation.strict_model import StrictModel, first_fault
 
 SplitName = Literal["eval", "fit"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Prompt(_Strict):
+class PromptFormat(StrictModel):
     """How a record in the source's own format becomes a question."""
 
     turns: str
-    """Key that holds the user's message, or a list of messages."""
+    """Key of the user's message, or of a list of messages."""
     reference: str | None = None
-    """Key that holds the reference answer, or a list of them; a record may lack it."""
+    """Key of the reference answer, or of a list of them; a record may lack it."""
     id: str | None = None
-    """Key that holds a whole number to use as question id; without it, the record's row number counted from 0."""
+    """Key of a whole number used as question id; without it, the record's row number from 0."""
     category: str = ""
     """Category of every question whose record has no `category`."""
     prefix: str = ""
-    """Text put before the message, with no separator."""
-    replace: dict[str, str] = {}
+    """Text in front of the message, with no separator."""
+    replace: dict[str, str] = Field(default_factory=dict)
     """Replacements in the message, in order."""
-    reference_replace: dict[str, str] = {}
+    reference_replace: dict[str, str] = Field(default_factory=dict)
     """Replacements in the reference, in order."""
     question_form: bool = False
     """Give the message a capital first letter and a final question mark."""
     max_chars: Annotated[int, Field(gt=0)] | None = None
-    """Leave out records whose message, as the source has it, is longer than this many characters."""
+    """Leave out records whose message in the source is longer than this many characters."""
 
 
-class Split(_Strict):
-    """One split of a task: which file or hub split, and which rows of it."""
+class Split(StrictModel):
+    """One split of a task: its file or hub split, and its rows."""
 
     rows: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(gt=0)]]
     """First row and the row after the last, counted from 0 among the rows that `max_chars` lets through."""
@@ -57,49 +54,49 @@ class Split(_Strict):
         return self
 
 
-class Hub(_Strict):
+class Hub(StrictModel):
     """A data set on the Hugging Face hub, pinned to one commit."""
 
     id: str
     """Repository id, owner/name."""
     config: str | None = None
-    """Configuration name; None for a data set that has one only."""
+    """Configuration name; None for a data set with only one."""
     revision: str = Field(pattern=r"^[0-9a-f]{40}$")
-    """Full commit hash, so that the questions never change under a version of the task."""
+    """Full commit hash, so that the questions of a task's version never change."""
 
 
-class Package(_Strict):
-    """A file that an installed Python distribution carries."""
+class Package(StrictModel):
+    """A file in an installed Python distribution."""
 
     distribution: str
-    """Name of the distribution, as pip shows it."""
+    """Name of the distribution, as in pip."""
     file: str
     """File name inside the distribution."""
 
 
-class Task(_Strict):
+class Task(StrictModel):
     """A benchmark task, as its YAML file states it."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    """Name on the command line and of the task's folder under `--data`."""
+    """Name on the command line, and of the task's folder under `--data`."""
     version: int = Field(ge=1)
-    """Raised whenever the questions or the prompt format change, so that old rows are not compared with new ones."""
+    """Raised whenever questions or prompt format change, so that old rows are not compared with new ones."""
     title: str
     """Name in prose."""
     licence: str
-    """Licence of the questions (not of this project)."""
-    prompt: Prompt
+    """Licence of the questions, not of this project."""
+    prompt: PromptFormat
     """How a record in the source's own format becomes a question."""
     spec_bench: tuple[str, ...] = ()
     """Categories of a Spec-Bench `question.jsonl` that belong to this task."""
     package: Package | None = None
-    """Installed distribution that carries the records of both splits."""
+    """Installed distribution with the records of both splits."""
     hub: Hub | None = None
     """Pinned data set; None: the task is not fetched from the hub."""
     eval: Split
-    """What is measured."""
+    """Split that is measured."""
     fit: Split | None = None
-    """What models may be fitted on, disjoint from `eval`; None: the task is held out."""
+    """Split that models may be fitted on, disjoint from `eval`; None: the task is held out."""
 
     @model_validator(mode="after")
     def _splits_are_disjoint(self) -> Task:
@@ -111,11 +108,7 @@ class Task(_Strict):
         return self
 
     def split(self, name: SplitName) -> Split:
-        """Return the split called `name`.
-
-        Raises:
-            UserError: the task is held out and has no fit split.
-        """
+        """Return the split called `name`; raises UserError if the task is held out and has no fit split."""
         split = self.eval if name == "eval" else self.fit
         if split is None:
             raise UserError(f"task {self.name!r} is held out and has no {name} split: leave it out of the fit")
@@ -123,18 +116,12 @@ class Task(_Strict):
 
 
 def load_task(path: Path) -> Task:
-    """Return the task that the YAML file at `path` states.
-
-    Raises:
-        UserError: the file cannot be read, is not YAML, or has a wrong, missing or unknown key.
-    """
+    """Return the task in a YAML file; raises UserError if it cannot be read or a key is invalid."""
     try:
-        return Task.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error}): give a YAML file") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: is not YAML ({' '.join(str(error).split())}): mend it") from error
+    try:
+        return Task.model_validate(yaml_values(text, str(path)))
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "top level"
-        raise UserError(f"{path}: {key}: {first['msg'].removeprefix('Value error, ')}: mend the key") from error
+        raise UserError(f"{path}: {first_fault(error).line('top level')}: fix the key") from error

@@ -1,4 +1,4 @@
-"""How often a drafter's best tokens hold the target's greedy next token, and what it costs beside the target."""
+"""How often a drafter's best tokens contain the target's greedy next token, and its latency beside the target's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.distil.scripts import Part, Segment
-from harness.distil.writing import Writer
+from foundation.atomic_write import write_text_whole
+from harness.distil.batched_generation import Writer
+from harness.distil.sequence_templates import Part, Segment
 from methods.core.model import TreeModel
 
 TOPS = (1, 3, 10)
@@ -25,7 +26,7 @@ _REPEATS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GreedyAnswer:
     """A target's greedy answer to a prompt.
 
     Attributes:
@@ -37,49 +38,43 @@ class Answer:
     tokens: list[int]
 
 
-def kept_answers(file: Path, writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[Answer]:
+def kept_answers(file: Path, writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[GreedyAnswer]:
     """Return the target's greedy answers, from a file where an earlier call kept them.
 
     Args:
-        file: JSON; written where it is missing or of other prompts.
+        file: JSON; written where missing or made for other prompts.
         writer: the target's.
         prompts: token ids.
         limit: most tokens of an answer.
     """
-    asked: dict[str, Any] = {"limit": limit, "prompts": [list(prompt) for prompt in prompts]}
+    request: dict[str, Any] = {"limit": limit, "prompts": [list(prompt) for prompt in prompts]}
     if file.is_file():
         with suppress(ValueError, KeyError, TypeError):
-            known = json.loads(file.read_text(encoding="utf-8"))
-            if known["asked"] == asked:
-                return [Answer(*pair) for pair in zip(asked["prompts"], known["answers"], strict=True)]
-    answers = greedy_answers(writer, prompts, limit)
-    scratch = file.with_suffix(".partial")
-    scratch.write_text(json.dumps({"asked": asked, "answers": [answer.tokens for answer in answers]}), encoding="utf-8")
-    scratch.replace(file)
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if kept["asked"] == request:
+                return [GreedyAnswer(*pair) for pair in zip(request["prompts"], kept["answers"], strict=True)]
+    answers = decode_greedily(writer, prompts, limit)
+    text = json.dumps({"asked": request, "answers": [answer.tokens for answer in answers]})
+    write_text_whole(file, text, "make room and run the same again")
     return answers
 
 
-def greedy_answers(writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[Answer]:
+def decode_greedily(writer: Writer, prompts: Sequence[Sequence[int]], limit: int) -> list[GreedyAnswer]:
     """Return the target's greedy answers of at most `limit` tokens, in the prompts' order."""
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-    found: dict[int, Answer] = {}
+    answers: dict[int, GreedyAnswer] = {}
     for start in range(0, len(order), _BATCH):
         batch = order[start : start + _BATCH]
         scripts = [[Segment(Part.GIVEN, tuple(prompts[index])), Segment(Part.ANSWER, limit=limit)] for index in batch]
         for index, written in zip(batch, writer.write(scripts, seed=0, tail=0.0), strict=True):
             prompt = list(prompts[index])
-            found[index] = Answer(prompt, written.tokens.tolist()[len(prompt) :])
-    return [found[index] for index in range(len(prompts))]
+            answers[index] = GreedyAnswer(prompt, written.tokens.tolist()[len(prompt) :])
+    return [answers[index] for index in range(len(prompts))]
 
 
 @torch.inference_mode()
-def hits(drafter: TreeModel, answers: Iterable[Answer]) -> dict[str, int]:
-    """Count answer tokens, and those among the drafter's 1, 3 and 10 best given all tokens before them.
-
-    Args:
-        drafter: its own best next token of every position is compared with the one that stands there.
-        answers: of the target.
-    """
+def hits(drafter: TreeModel, answers: Iterable[GreedyAnswer]) -> dict[str, int]:
+    """Count the target's answer tokens, and those among the drafter's 1, 3 and 10 best given all tokens before them."""
     counts = dict.fromkeys(("tokens", *(f"top{top}" for top in TOPS)), 0)
     for answer in answers:
         best = _best(drafter, [*answer.prompt, *answer.tokens[:-1]])[len(answer.prompt) - 1 :]
@@ -91,7 +86,7 @@ def hits(drafter: TreeModel, answers: Iterable[Answer]) -> dict[str, int]:
 
 
 def _best(drafter: TreeModel, tokens: Sequence[int]) -> torch.Tensor:
-    """Return the drafter's best next tokens behind each of `tokens`, [tokens, most of `TOPS`]."""
+    """Return the drafter's best next tokens after each of `tokens`, [tokens, largest of `TOPS`]."""
     best: list[torch.Tensor] = []
     drafter.begin(len(tokens))
     drafter.prefill_scored(tokens, lambda logits, start: best.append(logits.topk(max(TOPS)).indices.cpu()))
@@ -99,12 +94,12 @@ def _best(drafter: TreeModel, tokens: Sequence[int]) -> torch.Tensor:
 
 
 def rates(counts: dict[str, int]) -> dict[str, float]:
-    """Return shares of the tokens counted, rounded to a tenth of a percent."""
+    """Return hits as shares of all tokens, rounded to a tenth of a percent."""
     return {f"top{top}": round(counts[f"top{top}"] / counts["tokens"], 3) for top in TOPS}
 
 
 def latencies(target: TreeModel, drafter: TreeModel, sizes: Sequence[int] = (1, 16, 32)) -> dict[str, Any]:
-    """Return median times in ms of forwards of so many tokens behind 300, and their ratio, taken in turns."""
+    """Return median times in ms of forwards of `sizes` tokens after 300, interleaved, and their ratio."""
     models = {"target": target, "drafter": drafter}
     for model in models.values():
         model.begin(_CONTEXT + max(sizes))
@@ -114,15 +109,14 @@ def latencies(target: TreeModel, drafter: TreeModel, sizes: Sequence[int] = (1, 
         for size in sizes:
             for name, model in models.items():
                 taken[name, size].append(_forward_ms(model, size))
-    found: dict[str, Any] = {}
-    for size in sizes:
-        whole, own = median(taken["target", size]), median(taken["drafter", size])
-        found[str(size)] = {
-            "target_ms": round(whole, 1),
-            "drafter_ms": round(own, 1),
+    return {
+        str(size): {
+            "target_ms": round(median(taken["target", size]), 1),
+            "drafter_ms": round(median(taken["drafter", size]), 1),
             "ratio": round(float(median(np.divide(taken["drafter", size], taken["target", size]))), 3),
         }
-    return found
+        for size in sizes
+    }
 
 
 def _forward_ms(model: TreeModel, size: int) -> float:

@@ -1,4 +1,4 @@
-"""`treegraft distill`: self-written text, training, the drafter's folder, and what was measured of it."""
+"""`treegraft distill`: self-written text, training, the drafter's folder and its measurements."""
 
 from __future__ import annotations
 
@@ -9,40 +9,34 @@ from typing import Any
 
 import torch
 
+from foundation.digests import file_digest
+from foundation.errors import UserError
+from foundation.progress import Bar
 from harness.distil.agreement import hits, kept_answers, latencies, rates
-from harness.distil.lessons import Lessons
+from harness.distil.batched_generation import Writer
+from harness.distil.dataset import Dataset
 from harness.distil.model_card import model_card
 from harness.distil.prompts import own_questions, task_prompts
-from harness.distil.scripts import Limits
+from harness.distil.sequence_templates import TokenLimits
 from harness.distil.settings import DistilSettings
+from harness.distil.shards import Author, TextFolder
 from harness.distil.student import limited_vocabulary, student_of, trained_state
-from harness.distil.text import Author, TextFolder
 from harness.distil.training import RECIPE, Progress, Trainer
-from harness.distil.writing import Writer
-from harness.distilled import WEIGHTS, Card, Origin, distilled, write_card, write_distilled
-from harness.errors import UserError
-from harness.flags import Bar
-from harness.loading import LoadedPair, load_as_asked
-from harness.pair import Pair, get_pair
-from harness.provenance import file_digest, versions
-from harness.shared_layers import sharing_layers
+from harness.models.distilled import WEIGHTS, Card, TargetIdentity, load_distilled, write_card, write_distilled
+from harness.models.loading import LoadedPair, load_for
+from harness.models.pair import Pair, get_pair
+from harness.models.shared_layers import sharing_layers
+from harness.records.provenance import versions
 from methods.core.model import TreeModel
 
 _HEAD_EXTRAS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 TEXT = {"target", "prompts", "batch", "question_tokens", "answer_tokens", "article_tokens", "seed", "dtype"}
-"""The settings that decide about the text, beside its amount."""
+"""Settings that determine the text, beside its amount."""
 
 
 def distil(settings: DistilSettings, bar: Bar) -> Card:
-    """Distil a drafter, or continue where an earlier call stopped.
-
-    Args:
-        settings: what is asked.
-        bar: shows how far a stage is.
-
-    Returns:
-        The card, as it stands in the folder.
+    """Distil a drafter, or continue where an earlier call stopped; return the card, as written to the folder.
 
     Raises:
         UserError: unusable input or environment.
@@ -50,11 +44,11 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     pair = get_pair(settings.target).model_copy(update={"middle": None, "small": None})
     out = _out_folder(settings)
     questions = tuple(own_questions(settings.prompts, settings.data))
-    loaded = load_as_asked(pair, settings)
+    loaded = load_for(pair, settings)
     target = loaded.models.target.model
-    sharing_layers(target, settings.layers, "--layers")  # refuses them before hours of work
+    sharing_layers(target, settings.layers, "--layers")  # refuses wrong ones before hours of work
     _check_head(target, pair)
-    asked = task_prompts(settings, pair, loaded.models.tokenizer)
+    prompts = task_prompts(settings, pair, loaded.models.tokenizer)
     work = _work_folder(settings, loaded)
 
     text = TextFolder(work / "text")
@@ -62,13 +56,13 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     with bar("tokens written", settings.tokens) as advance:
         files = text.write(_author(settings, loaded, writer, questions), settings.tokens, advance)
 
-    lessons = Lessons(files, elsewhere=settings.elsewhere)
-    counts = lessons.counts(target.config.get_text_config().vocab_size)
+    dataset = Dataset(files, elsewhere=settings.elsewhere)
+    counts = dataset.counts(target.config.get_text_config().vocab_size)
     token_ids = limited_vocabulary(counts, settings.vocabulary, loaded.eos_ids)
-    state = _trained(settings, loaded, lessons, token_ids, work, bar)
+    state = _trained(settings, loaded, dataset, token_ids, work, bar)
     whole = settings.vocabulary == 0
     card = Card(
-        target=Origin(name=pair.name, **loaded.weights["target"]),
+        target=TargetIdentity(name=pair.name, **loaded.weights["target"]),
         licence=pair.licence,
         layers=settings.layers,
         vocabulary=0 if whole else len(token_ids),
@@ -79,7 +73,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
         versions=versions(),
     )
     card = write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
-    card = card.model_copy(update={"figures": _figures(settings, loaded, writer, asked, out, work, bar)})
+    card = card.model_copy(update={"figures": _figures(settings, loaded, writer, prompts, out, work, bar)})
     write_card(out, card)
     (out / "README.md").write_text(model_card(card), encoding="utf-8")
     return card
@@ -100,19 +94,19 @@ def _out_folder(settings: DistilSettings) -> Path:
 
 
 def _work_folder(settings: DistilSettings, loaded: LoadedPair) -> Path:
-    """Return the folder of unfinished work, after making sure that its text was asked for in the same way."""
+    """Return the folder of unfinished work, after checking that the same settings wrote its text."""
     folder = Path(settings.work or f"{settings.out}-work")
-    asked = settings.model_dump(mode="json", include=TEXT)
-    asked |= {"weights": loaded.weights["target"]["sha256"], "prompts": _digests(settings)}
+    request = settings.model_dump(mode="json", include=TEXT)
+    request |= {"weights": loaded.weights["target"]["sha256"], "prompts": _digests(settings)}
     file = folder / "asked.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not file.is_file():
-            file.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
-        known = json.loads(file.read_text(encoding="utf-8"))
+            file.write_text(json.dumps(request, indent=1) + "\n", encoding="utf-8")
+        earlier = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be used ({error}); give another --work") from error
-    changed = [key for key in asked if asked[key] != known.get(key)]
+    changed = [key for key in request if request[key] != earlier.get(key)]
     if changed:
         raise UserError(f"{folder}: holds text of another {', '.join(changed)}; give the same, or another --work")
     return folder
@@ -125,32 +119,31 @@ def _author(settings: DistilSettings, loaded: LoadedPair, writer: Writer, questi
         loaded.pair.template,
         batch=settings.batch,
         seed=settings.seed,
-        limits=Limits(settings.question_tokens, settings.answer_tokens, settings.article_tokens),
+        limits=TokenLimits(settings.question_tokens, settings.answer_tokens, settings.article_tokens),
         questions=questions,
     )
 
 
 def _trained(
-    settings: DistilSettings, loaded: LoadedPair, lessons: Lessons, token_ids: torch.Tensor, work: Path, bar: Bar
+    settings: DistilSettings, loaded: LoadedPair, dataset: Dataset, token_ids: torch.Tensor, work: Path, bar: Bar
 ) -> dict[str, torch.Tensor]:
     target: Any = loaded.models.target.model
     student = student_of(target, settings.layers)
     head = target.get_output_embeddings().weight.detach()[token_ids]
-    trainer = Trainer(student, head, lessons, settings, work)
+    trainer = Trainer(student, head, dataset, settings, work)
     with bar("batches trained", trainer.steps) as advance:
 
-        def tell(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             advance(progress.done, f"loss {progress.loss:.2f}, agreement {progress.agreement:.1%}")
 
-        trainer.train(tell)
+        trainer.train(report)
     return trained_state(student)
 
 
 def _floor(counts: Any, token_ids: torch.Tensor) -> float:
-    """Return the log of the chance that the next token is one that the head does not know.
+    """Return the log-probability that the next token is outside the limited head (Good, 1953).
 
-    That is the share of the text's tokens outside the head, and of those never seen yet, which is about the
-    share of tokens seen once (Good, 1953).
+    It is the share of the text's tokens outside the head, plus that of tokens seen once: about the mass of unseen ones.
     """
     outside = counts.sum() - counts[token_ids.numpy()].sum()
     return math.log(max(int(outside + (counts == 1).sum()), 1) / int(counts.sum()))
@@ -170,25 +163,25 @@ def _figures(
     settings: DistilSettings,
     loaded: LoadedPair,
     writer: Writer,
-    asked: dict[str, list[list[int]]],
+    prompts: dict[str, list[list[int]]],
     out: Path,
     work: Path,
     bar: Bar,
 ) -> dict[str, Any]:
-    """Measure the drafter as it lies in the folder."""
+    """Measure the drafter as written to the folder."""
     target = loaded.models.target
-    shipped = distilled(target.model, loaded.weights["target"]["sha256"], out)
+    shipped = load_distilled(target.model, loaded.weights["target"]["sha256"], out)
     drafter = TreeModel(shipped.eval().requires_grad_(False))
-    found: dict[str, dict[str, int]] = {}
-    with bar("questions answered", sum(map(len, asked.values()))) as advance:
-        for task, prompts in asked.items():
-            answers = kept_answers(work / f"answers-{task}.json", writer, prompts, settings.max_new_tokens)
-            found[task] = hits(drafter, answers)
-            advance(len(prompts), f"{task}: top-1 {rates(found[task])['top1']:.1%}")
-    overall = {key: sum(counts[key] for counts in found.values()) for key in next(iter(found.values()))}
+    counts: dict[str, dict[str, int]] = {}
+    with bar("questions answered", sum(map(len, prompts.values()))) as advance:
+        for task, own in prompts.items():
+            answers = kept_answers(work / f"answers-{task}.json", writer, own, settings.max_new_tokens)
+            counts[task] = hits(drafter, answers)
+            advance(len(own), f"{task}: top-1 {rates(counts[task])['top1']:.1%}")
+    overall = {key: sum(one[key] for one in counts.values()) for key in next(iter(counts.values()))}
     return {
         "questions": {"split": "eval", "limit": settings.limit, "max_new_tokens": settings.max_new_tokens},
-        "agreement": {name: rates(counts) for name, counts in {**found, "overall": overall}.items()},
+        "agreement": {name: rates(one) for name, one in {**counts, "overall": overall}.items()},
         "latency": latencies(target, drafter),
         "mb": round((out / WEIGHTS).stat().st_size / 1e6, 1),
     }

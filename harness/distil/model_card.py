@@ -1,4 +1,4 @@
-"""The card of a distilled drafter for people, in Markdown."""
+"""A distilled drafter's card in Markdown, for people."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness.distilled import Card
+from harness.models.distilled import Card
 
 
 def model_card(card: Card) -> str:
-    """Return the card as Markdown: what it is, how to use it, what was measured, how it was made."""
+    """Return the card as Markdown: what the drafter is, how to use it, its measurements, how it was made."""
     template = files("harness.distil").joinpath("model_card.md").read_text(encoding="utf-8")
     return template.format(
         target=card.target.model_dump(),

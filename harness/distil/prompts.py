@@ -1,4 +1,4 @@
-"""Questions that are given: the user's own to train on, and the tasks' to measure agreement on."""
+"""Questions: the user's own to train on, and the tasks' to measure agreement on."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from foundation.errors import UserError
 from harness.distil.settings import DistilSettings
-from harness.errors import UserError
-from harness.pair import Pair
-from harness.prompts import conversation, prompt_ids
+from harness.models.pair import Pair
+from harness.models.prompts import conversation, prompt_ids
 from tasks.known_eval import measured_digests, plain_digest
 from tasks.registry import get_task
 from tasks.sources import load_questions
 
 
 def own_questions(files: Sequence[str], data: str | None) -> list[str]:
-    """Return the first turns of JSON-lines files with `turns`.
-
-    Args:
-        files: the files.
-        data: folder of questions that are measured on, beside those that are known.
-
-    Raises:
-        UserError: a file cannot be read, or a line holds no turns, or a question to be measured on; names both.
-    """
+    """Return the first turns of JSON-lines files with `turns`; refuse evaluation questions, also those in `data`."""
     known = measured_digests(data, []) if files else frozenset[str]()
     return [
         _first_turn(file, number, line, known)
@@ -55,13 +47,9 @@ def _first_turn(file: str, number: int, line: str, known: Collection[str]) -> st
 
 
 def task_prompts(settings: DistilSettings, pair: Pair, tokenizer: Any) -> dict[str, list[list[int]]]:
-    """Return the first turns' prompt tokens of each task's evaluation questions.
-
-    Raises:
-        UserError: an unknown task, or data that is missing or broken.
-    """
-    found: dict[str, list[list[int]]] = {}
+    """Return the first turns' prompt tokens of each task's evaluation questions."""
+    prompts: dict[str, list[list[int]]] = {}
     for name in settings.tasks:
         questions = load_questions(get_task(name), split="eval", data=settings.data).questions[: settings.limit]
-        found[name] = [prompt_ids(tokenizer, pair.template, conversation(question.turns, [])) for question in questions]
-    return found
+        prompts[name] = [prompt_ids(tokenizer, pair.template, conversation(one.turns, [])) for one in questions]
+    return prompts

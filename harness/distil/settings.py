@@ -1,16 +1,16 @@
-"""What `treegraft distill` is asked for. Imports no torch."""
+"""Settings of `treegraft distill`."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from foundation.strict_model import StrictModel
 
 
-class DistilSettings(BaseModel):
+class DistilSettings(StrictModel):
     """Every flag of the command, by key."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     target: str = "smollm2"
     """Pair name or file, local folder, GGUF file or hub id of the target."""

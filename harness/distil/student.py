@@ -1,4 +1,4 @@
-"""The drafter in training: trainable copies of some of the target's layers between its embeddings and its head."""
+"""The drafter in training: trainable copies of some target layers between the target's embeddings and head."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from harness.distilled import TRAINED
-from harness.shared_layers import sharing_layers
+from harness.models.distilled import TRAINED
+from harness.models.shared_layers import sharing_layers
 
 
 def student_of(target: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
-    """Return a model with fp32 copies of some of the target's layers and of its last norm, alone trainable.
+    """Return a model whose only trainable parts are fp32 copies of some target layers and of the last norm.
 
     Embeddings and head are the target's own; the target is frozen with them.
-
-    Raises:
-        UserError: a layer that the target does not have.
     """
     student = sharing_layers(target, list(layers), "--layers")
     student.requires_grad_(False)
@@ -32,16 +29,16 @@ def student_of(target: PreTrainedModel, layers: Sequence[int]) -> PreTrainedMode
 
 
 def trained_state(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """Return the tensors that training changes, by their name in the model's body."""
+    """Return the trained tensors, by their name in the model's body."""
     body = model.base_model
     return {f"{name}.{key}": value for name in TRAINED for key, value in body.get_submodule(name).state_dict().items()}
 
 
 def limited_vocabulary(counts: NDArray[np.int64], size: int, always: Iterable[int]) -> torch.Tensor:
-    """Return the `size` tokens that the self-written text holds most, and `always`, ascending, int64 [tokens].
+    """Return the `size` most frequent tokens and `always`, ascending, int64 [tokens].
 
     Args:
-        counts: how often each token occurs, [vocabulary].
+        counts: occurrences of each token in the text, [vocabulary].
         size: most tokens to keep; 0 keeps the whole vocabulary.
         always: tokens kept in any case.
     """

@@ -1,4 +1,4 @@
-"""Training: the student learns the target's distribution over the limited vocabulary, position by position."""
+"""Training: the student learns the target's distribution over the limited vocabulary at each position."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from harness.distil.lessons import Lesson, Lessons
+from foundation.atomic_write import write_whole
+from foundation.errors import UserError
+from harness.distil.dataset import Dataset, Example
 from harness.distil.settings import DistilSettings
 from harness.distil.student import trained_state
-from harness.errors import UserError
 
 _STATE = "training.safetensors"
 RECIPE = {
@@ -31,12 +32,12 @@ RECIPE = {
     "elsewhere",
     "seed",
 }
-"""The settings that decide about the weights, given the text."""
+"""Settings that determine the weights, given the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch learnt.
+    """One trained batch.
 
     Attributes:
         done: batches since the last report; the first counts those restored too.
@@ -50,14 +51,14 @@ class Progress:
 
 
 class Trainer:
-    """Trains a student, saving its state now and then so that it can go on where it was stopped.
+    """Trains a student and saves its state, so that a stopped training continues.
 
     Args:
-        student: as `student_of` makes it.
+        student: from `student_of`.
         head: the target's head rows of the limited vocabulary, [tokens, hidden size].
         lessons: the text.
-        recipe: how; the keys of `RECIPE`.
-        folder: where the state is kept.
+        recipe: settings, of which `RECIPE` count.
+        folder: of the saved state.
         save_every: batches between two saves.
     """
 
@@ -65,7 +66,7 @@ class Trainer:
         self,
         student: PreTrainedModel,
         head: torch.Tensor,
-        lessons: Lessons,
+        lessons: Dataset,
         recipe: DistilSettings,
         folder: Path,
         save_every: int = 200,
@@ -80,7 +81,6 @@ class Trainer:
         self._optimiser = torch.optim.AdamW(
             self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay, fused=True
         )
-
         self._plan = [
             batch
             for epoch in range(recipe.epochs)
@@ -93,19 +93,19 @@ class Trainer:
         return len(self._plan)
 
     def train(self, progress: Callable[[Progress], None]) -> None:
-        """Train to the end of the recipe, from the saved state where there is one."""
+        """Train to the end of the recipe, from the saved state if there is one."""
         recipe = self._recipe
-        told = 0
+        reported = 0
         for step in range(self._restore(), self.steps):
             for group in self._optimiser.param_groups:
                 group["lr"] = recipe.learning_rate * _scale(step, self.steps, recipe.warmup)
             loss, agreement = self._learn(self._lessons.lesson(self._plan[step]))
-            progress(Progress(step + 1 - told, loss, agreement))
-            told = step + 1
-            if told % self._save_every == 0 or told == self.steps:
-                self._save(told)
+            progress(Progress(step + 1 - reported, loss, agreement))
+            reported = step + 1
+            if reported % self._save_every == 0 or reported == self.steps:
+                self._save(reported)
 
-    def _learn(self, lesson: Lesson) -> tuple[float, float]:
+    def _learn(self, lesson: Example) -> tuple[float, float]:
         device = self._student.device
         weights = lesson.weights.to(device)
         chosen = weights > 0
@@ -124,26 +124,25 @@ class Trainer:
         return loss.item(), float(right.float().mean())
 
     def _save(self, step: int) -> None:
-        scratch = self._file.with_suffix(".partial")
-        moments = {
-            f"{index}.{key}": value
-            for index, state in self._optimiser.state_dict()["state"].items()
-            for key, value in state.items()
-        }
         tensors = {f"weights.{key}": value for key, value in trained_state(self._student).items()}
-        tensors |= {f"moments.{key}": value for key, value in moments.items()}
-        save_file({key: value.contiguous() for key, value in tensors.items()}, scratch, metadata=self._asked(step))
-        scratch.replace(self._file)
+        for index, state in self._optimiser.state_dict()["state"].items():
+            tensors |= {f"moments.{index}.{key}": value for key, value in state.items()}
+        whole = {key: value.contiguous() for key, value in tensors.items()}
+        write_whole(
+            self._file,
+            lambda scratch: save_file(whole, scratch, metadata=self._metadata(step)),
+            "make room and run the same again",
+        )
 
     def _restore(self) -> int:
-        """Load the saved state; return the batches it had done, 0 where there is none of this recipe."""
+        """Load the saved state; return its number of batches, 0 where there is none of this recipe."""
         if not self._file.is_file():
             return 0
         try:
             with safe_open(self._file, framework="pt") as saved:
                 metadata = saved.metadata()
                 step = int(metadata["step"])
-                if metadata != self._asked(step):
+                if metadata != self._metadata(step):
                     return 0
                 tensors = {key: saved.get_tensor(key) for key in saved.keys()}  # noqa: SIM118  # not a dict
         except (OSError, SafetensorError) as error:
@@ -158,13 +157,13 @@ class Trainer:
         self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": state})
         return step
 
-    def _asked(self, step: int) -> dict[str, str]:
+    def _metadata(self, step: int) -> dict[str, str]:
         recipe = json.dumps(self._recipe.model_dump(include=RECIPE), sort_keys=True)
         return {"recipe": recipe, "sequences": str(len(self._lessons)), "step": str(step)}
 
 
 def _scale(step: int, steps: int, warmup: int) -> float:
-    """Return what the highest learning rate is multiplied with."""
+    """Return the factor on the highest learning rate."""
     return min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps)))
 
 

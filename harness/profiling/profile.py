@@ -1,4 +1,4 @@
-"""`treegraft profile`: from flags to a profile's file, or to how far this machine is from one."""
+"""`treegraft profile`: measures a profile, or this machine's deviation from one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from foundation.errors import UserError
+from foundation.progress import Bar
 from hardware_profiles.curve import Curve
 from hardware_profiles.profile import NAME, Profile, get_profile, write_profile
-from harness.errors import UserError
-from harness.flags import Bar
-from harness.pair import get_pair
+from harness.models.pair import get_pair
 from harness.profiling.profiler import Profiler
 from harness.profiling.settings import ProfileSettings
 from harness.profiling.texts import embedded_texts, random_texts
@@ -23,7 +23,7 @@ _TYPES = {"bf16": "bfloat16", "fp32": "float32"}
 
 @dataclass(frozen=True, slots=True)
 class Deviations:
-    """A machine against a profile.
+    """A machine's deviations from a profile.
 
     Attributes:
         lines: one a role, for people.
@@ -73,7 +73,7 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
     for role, curve in now.forwards.items():
         if role not in known.forwards:
             continue
-        assert isinstance(curve, Curve)  # it was measured
+        assert isinstance(curve, Curve)  # measured profiles hold curves
         ratios = [
             known.forward_ms(role, tokens, context) / ms
             for context, row in zip(curve.contexts, curve.ms, strict=True)
@@ -89,18 +89,17 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
 
 
 def _measured(settings: ProfileSettings, name: str, bar: Bar) -> Profile:
-    from harness.loading import load_as_asked
+    from harness.models.loading import load_for
 
-    pair = get_pair(settings.pair)
     if settings.random_weights:
         return _measured_without_weights(settings, name, bar)
-    loaded = load_as_asked(pair, settings)
+    loaded = load_for(get_pair(settings.pair), settings)
     return Profiler(loaded, embedded_texts(loaded), seed=settings.seed, repeats=settings.repeats).measure(name, bar)
 
 
 def _measured_without_weights(settings: ProfileSettings, name: str, bar: Bar) -> Profile:
-    from harness.loading import set_threads
-    from harness.random_weights import random_pair
+    from harness.models.loading import set_threads
+    from harness.models.random_weights import random_pair
 
     pair = get_pair(settings.pair)
     set_threads(settings)
@@ -115,7 +114,7 @@ def _measured_without_weights(settings: ProfileSettings, name: str, bar: Bar) ->
     texts = random_texts(min(model.vocab_size for model in models if model is not None), settings.seed)
     profile = Profiler(loaded, texts, seed=settings.seed, repeats=settings.repeats).measure(name, bar)
     sources = {role: facts["origin"] for role, facts in loaded.weights.items()}
-    costs = "answers along random tokens in which phrases come back; nobody measured acceptance"
+    costs = "answers along random tokens in which phrases come back; acceptance was not measured"
     return profile.model_copy(
         update={
             "about": f"shapes of {pair.name} with random weights",

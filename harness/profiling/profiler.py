@@ -1,4 +1,4 @@
-"""Measures a pair on this machine: latency curves of its models, and what the work around forwards costs."""
+"""Measures a pair on this machine: latency curves of its models, and the costs around forwards."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
+from foundation.errors import UserError
+from foundation.gc_control import no_garbage_collection
+from foundation.progress import Bar
+from foundation.roles import ProfiledRole
 from hardware_profiles.curve import Curve
 from hardware_profiles.profile import Costs, CurveError, Profile
 from hardware_profiles.watch import Watch
-from harness.errors import UserError
-from harness.flags import Bar
-from harness.garbage import no_garbage_collection
-from harness.gpus import gpu_names, gpu_uuids
-from harness.loading import LoadedPair
+from harness.models.gpus import gpu_names, gpu_uuids
+from harness.models.loading import LoadedPair
 from harness.profiling.texts import ANSWER, Text
-from harness.provenance import device_line, machine, versions
+from harness.records.provenance import device_line, machine, versions
 from methods.catalog import load_family, resolve
 from methods.core.generation import Generation
 from methods.core.model import TreeModel
@@ -31,22 +32,20 @@ from methods.core.sampling import DecodingParams
 from methods.core.tree import DraftTree
 from methods.drafters.neural import NeuralDrafter, common_vocabulary
 
-Role = Literal["target", "middle"]
-
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 CONTEXTS = (64, 256, 768, 1536)
 HELD_OUT_SIZES = (3, 6, 10, 20, 40)
 HELD_OUT_CONTEXTS = (160, 500)
 REPEATS = 9
-_WIDTH = 10  # nodes whose best tokens a middle step reads
+_WIDTH = 10  # frontier of a middle step
 _METHODS = ("autoregressive", "all-small", "all-mid", "treegraft-fixed")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one timed forward was."""
+    """The size of a timed forward."""
 
-    role: Role
+    role: ProfiledRole
     tokens: int
     context: int
 
@@ -56,7 +55,7 @@ class Profiler:
 
     Args:
         loaded: the pair.
-        texts: along which the work around forwards is measured; the first one also warms up.
+        texts: for measuring costs around forwards; the first one also warms up.
         seed: of the order of measurements.
         repeats: forwards a point; medians are kept.
     """
@@ -67,17 +66,12 @@ class Profiler:
         self._random = random.Random(seed)
         self._repeats = repeats
         target, middle = loaded.models.target, loaded.models.middle
-        self._models: dict[Role, TreeModel] = {"target": target, **({"middle": middle} if middle else {})}
+        self._models: dict[ProfiledRole, TreeModel] = {"target": target, **({"middle": middle} if middle else {})}
         vocabulary = common_vocabulary(target, middle) if middle else 0
         self._drafter = NeuralDrafter(middle, width=_WIDTH, vocabulary=vocabulary) if middle else None
 
     def measure(self, name: str, bar: Bar) -> Profile:
-        """Return the profile of this machine.
-
-        Args:
-            name: of the profile.
-            bar: shows how far it is.
-        """
+        """Return the profile `name` of this machine."""
         gpus = gpu_uuids(self._loaded.models)
         facts = machine(gpus)
         watch = Watch(gpus)
@@ -94,14 +88,14 @@ class Profiler:
             )
         rounds: list[tuple[int, Sequence[int]]] = [(context, SIZES) for context in contexts]
         rounds += [(context, HELD_OUT_SIZES) for context in HELD_OUT_CONTEXTS if context < contexts[-1]]
-        thrown_away = defaultdict[Point, list[float]](list), defaultdict[Point, list[float]](list)
+        thrown_away = defaultdict[Point, list[float]](list), defaultdict[Point, list[float]](list)  # of the warm-up
         with bar("repeats", self._repeats + 1) as advance, no_garbage_collection():
             for repeat in range(self._repeats + 1):
                 self._random.shuffle(rounds)
                 for context, sizes in rounds:
                     self._one_context(context, sizes, *((forwards, prefills) if repeat else thrown_away))
-                advance(1, "")  # the first one warms up
-        curves: dict[Role, Curve] = {role: _curve(forwards, role, contexts, SIZES) for role in self._models}
+                advance(1, "")
+        curves: dict[ProfiledRole, Curve] = {role: _curve(forwards, role, contexts, SIZES) for role in self._models}
         profile = Profile(
             name=name,
             kind="measured",
@@ -149,25 +143,25 @@ class Profiler:
             def work() -> None:
                 model.evaluate(drafted, range(point.tokens), visible).argmax(dim=-1).tolist()
         else:
-            assert self._drafter is not None  # there is a middle
+            assert self._drafter is not None
             drafter, tree = self._drafter, _chain(drafted)
             drafter.begin_round([*tokens[: point.context], drafted[0]])
 
             def work() -> None:
                 drafter.evaluate(tree, range(point.tokens))
-                drafter._nodes.best(range(min(_WIDTH, point.tokens)), _WIDTH)
+                drafter.nodes.best(range(min(_WIDTH, point.tokens)), _WIDTH)
 
         taken = _timed(model, work)
         model.commit([])
         return taken
 
     def _costs(self, profile: Profile, bar: Bar) -> Costs:
-        """Return what answers took beside their forwards."""
+        """Return the costs of answers around their forwards."""
         names = [name for name in _METHODS if self._drafter or name not in ("all-mid", "treegraft-fixed")]
         answers: list[Generation] = []
         with bar("answers", len(names) * (len(self._texts) + 1)) as advance, no_garbage_collection():
             for name in names:
-                spec = resolve(name, definitions={}, pair=self._loaded.pair.defaults, config={}, flags={})
+                spec = resolve(name, pair=self._loaded.pair.defaults)
                 method = load_family(spec.family)(self._loaded.models, spec.settings)
                 for place, text in enumerate([self._texts[0], *self._texts]):  # the first one warms up
                     params = DecodingParams(ANSWER, eos_ids=self._loaded.eos_ids, reference=text.answer)
@@ -178,15 +172,13 @@ class Profiler:
 
 
 def costs_of(answers: Sequence[Generation], profile: Profile) -> Costs:
-    """Return what answers took beside their forwards, given the curves of a profile.
+    """Return the costs of answers around their forwards, given a profile's curves.
 
     Args:
         answers: of our own methods, timed by phase.
-        profile: its costs are not looked at.
+        profile: its own costs are not read.
     """
-    small = [
-        (_small_work(answer), answer.spans.small_s) for answer in answers if answer.spans and _small_work(answer)[0]
-    ]
+    small = [(_small_work(a), a.spans.small_s) for a in answers if a.spans and _small_work(a)[0]]
     step, node, commit = nnls(np.array([work for work, _ in small], dtype=float), [1e3 * s for _, s in small])[0]
     return Costs(
         small_step_ms=round(step, 5),
@@ -200,7 +192,7 @@ def costs_of(answers: Sequence[Generation], profile: Profile) -> Costs:
 
 
 def _small_work(answer: Generation) -> tuple[int, int, int]:
-    """Return look-up steps, the nodes of their frontiers, and the rounds that took any."""
+    """Return look-up steps, the nodes of their frontiers, and the rounds with any step."""
     steps = [[forward.tokens for forward in one.forwards if forward.role == "small"] for one in answer.rounds or []]
     return sum(map(len, steps)), sum(map(sum, steps)), sum(map(bool, steps))
 
@@ -209,9 +201,9 @@ def _decisions(answer: Generation) -> int:
     return sum(len(one.schedule or []) for one in answer.rounds or [])
 
 
-def _beside(answers: Iterable[Generation], profile: Profile, role: Role) -> float:
-    """Return the median over answers of the milliseconds beside a role's forwards, each time it was at work."""
-    found = []
+def _beside(answers: Iterable[Generation], profile: Profile, role: ProfiledRole) -> float:
+    """Return the median over answers of the milliseconds around a role's forwards, for each time it was called."""
+    costs = []
     for answer in answers:
         rounds = answer.rounds or []
         of_role = [forward for one in rounds for forward in one.forwards if forward.role == role]
@@ -220,13 +212,13 @@ def _beside(answers: Iterable[Generation], profile: Profile, role: Role) -> floa
             continue
         span = answer.spans.verify_s if role == "target" else answer.spans.middle_s
         forwards = sum(profile.forward_ms(role, forward.tokens, forward.context) for forward in of_role)
-        found.append((1e3 * span - forwards) / times)
-    return round(max(0.0, median(found)), 5) if found else 0.0
+        costs.append((1e3 * span - forwards) / times)
+    return round(max(0.0, median(costs)), 5) if costs else 0.0
 
 
 def _each(spent: Iterable[tuple[float, int]]) -> float:
-    found = [1e3 * seconds / times for seconds, times in spent if times]
-    return round(median(found), 5) if found else 0.0
+    costs = [1e3 * seconds / times for seconds, times in spent if times]
+    return round(median(costs), 5) if costs else 0.0
 
 
 def _chain(tokens: Sequence[int]) -> DraftTree:
@@ -244,19 +236,19 @@ def _timed(model: TreeModel, work: Callable[[], Any]) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
-def _curve(timed: dict[Point, list[float]], role: Role, contexts: Sequence[int], sizes: Sequence[int]) -> Curve:
+def _curve(timed: dict[Point, list[float]], role: ProfiledRole, contexts: Sequence[int], sizes: Sequence[int]) -> Curve:
     rows = [[round(median(timed[Point(role, size, context)]), 4) for size in sizes] for context in contexts]
     return Curve(tokens=list(sizes), contexts=list(contexts), ms=rows)
 
 
-def _prefill_curve(timed: dict[Point, list[float]], role: Role) -> Curve:
+def _prefill_curve(timed: dict[Point, list[float]], role: ProfiledRole) -> Curve:
     sizes = sorted({point.tokens for point in timed if point.role == role})
     row = [round(median(timed[Point(role, size, 0)]), 4) for size in sizes]
     return Curve(tokens=sizes, contexts=[0], ms=[row])
 
 
-def _error(curve: Curve, timed: dict[Point, list[float]], role: Role) -> CurveError:
-    """Compare a curve with the points measured beside its grid."""
+def _error(curve: Curve, timed: dict[Point, list[float]], role: ProfiledRole) -> CurveError:
+    """Compare a curve with the points measured off its grid."""
     beside = [point for point in timed if point.role == role and point.context not in curve.contexts]
     off = [abs(curve.at(point.tokens, point.context) / median(timed[point]) - 1) * 100 for point in beside]
     if not off:

@@ -1,16 +1,16 @@
-"""What `treegraft profile` is asked for. Imports no torch."""
+"""Settings of `treegraft profile`."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from foundation.strict_model import StrictModel
 
 
-class ProfileSettings(BaseModel):
+class ProfileSettings(StrictModel):
     """Every flag of the command, by key."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     pair: str = "smollm2"
     """The pair to measure: a name, or a pair's YAML file."""

@@ -1,34 +1,34 @@
-"""The texts along which a profile measures what decoding takes beside its forwards."""
+"""Texts for measuring the costs of decoding around its forwards."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-from harness.loading import LoadedPair
-from harness.prompts import conversation, prompt_ids
+from harness.models.loading import LoadedPair
+from harness.models.prompts import conversation, prompt_ids
 from tasks.registry import get_task
 from tasks.sources import load_questions
 
 ANSWER = 64
 """Tokens of an answer."""
 
-_PROMPT = 64  # with an answer no longer than the smallest context that a profile needs
+_PROMPT = 64  # prompt and answer fit the smallest context of a profile
 _PHRASES, _PHRASE, _BETWEEN = 3, 12, 4  # three tokens of four are in a phrase that look-up can find
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A prompt, and how it goes on."""
+    """A prompt and its continuation."""
 
     prompt: list[int]
     """Token ids."""
     answer: tuple[int, ...] | None = None
-    """What is committed, whatever the target would have drawn; None commits its draws."""
+    """The tokens to commit, whatever the target draws; None commits its draws."""
 
 
 def embedded_texts(loaded: LoadedPair) -> list[Text]:
-    """Return four prompts of the embedded tasks, which the target answers itself."""
+    """Return four prompts of the embedded tasks, without answers."""
     questions = [
         question
         for task in ("mt_bench", "gsm8k")
@@ -39,12 +39,7 @@ def embedded_texts(loaded: LoadedPair) -> list[Text]:
 
 
 def random_texts(vocabulary: int, seed: int) -> list[Text]:
-    """Return four texts of random tokens in which phrases come back, for models that have nothing to say.
-
-    Args:
-        vocabulary: token ids lie below it.
-        seed: of the tokens.
-    """
+    """Return four texts of random tokens with recurring phrases; token ids lie below `vocabulary`."""
     rng = random.Random(seed)
 
     def tokens(count: int) -> list[int]:

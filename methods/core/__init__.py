@@ -1,1 +1,1 @@
-"""The decoding loop, the draft tree, the model wrapper and verification."""
+"""The draft tree, the model wrapper, verification, sampling, stopping and timing."""

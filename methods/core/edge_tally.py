@@ -1,4 +1,4 @@
-"""Tallies the edges of verified trees. Imports no torch."""
+"""Tallies the edges of verified trees."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ from methods.core.tree import DraftTree
 
 
 def tally_edges(rounds: Iterable[tuple[DraftTree, Sequence[int]]]) -> EdgeTally | None:
-    """Return what became of the edges behind accepted nodes: the target's text took one of them, or none.
+    """Return the tally of edges behind accepted nodes, None if none is scored; the target's text took one or none.
 
-    An edge's believed probability is that of its score less its parent's; edges that nobody scored are left out.
-
-    Args:
-        rounds: trees as the target saw them, each with the tokens that its round committed.
-
-    Returns:
-        None where no edge was scored, as where nothing is drafted.
+    `rounds` are trees as sent to the target with the tokens committed. An edge's believed probability comes from its
+    score less its parent's; unscored edges are left out.
     """
     counts: dict[str, list[list[float]]] = {}
     for tree, committed in rounds:
@@ -30,7 +25,7 @@ def tally_edges(rounds: Iterable[tuple[DraftTree, Sequence[int]]]) -> EdgeTally 
                 gain = tree.scores[child] - tree.scores[node]
                 if isfinite(gain):
                     believed = exp(min(0.0, gain))
-                    bins = counts.setdefault(_told_by(tree, child), [[0, 0.0, 0] for _ in range(BINS)])
+                    bins = counts.setdefault(_scored_by(tree, child), [[0, 0.0, 0] for _ in range(BINS)])
                     one = bins[bin_of(believed)]
                     one[0] += 1
                     one[1] += believed
@@ -38,10 +33,10 @@ def tally_edges(rounds: Iterable[tuple[DraftTree, Sequence[int]]]) -> EdgeTally 
             node = tree.children[node].get(token)
     if not counts:
         return None
-    return {told: [Bin(int(n), round(p, 6), int(k)) for n, p, k in bins] for told, bins in sorted(counts.items())}
+    return {by: [Bin(int(n), round(p, 6), int(k)) for n, p, k in bins] for by, bins in sorted(counts.items())}
 
 
-def _told_by(tree: DraftTree, child: int) -> str:
+def _scored_by(tree: DraftTree, child: int) -> str:
     if tree.origins[child] == "middle":
         return "middle"
-    return "both" if child in tree.judged else "small"
+    return "both" if child in tree.scored_by_middle else "small"

@@ -1,4 +1,4 @@
-"""A language-model head over a part of the vocabulary: most tokens never occur, and their columns cost time."""
+"""A language-model head over part of the vocabulary: most tokens never occur, and their columns cost time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import torch
 
 
 class LimitedHead(torch.nn.Module):
-    """Stands in a model's head's place; called by the model it gives logits over the full vocabulary.
+    """Replaces a model's head; called by the model it gives logits over the full vocabulary.
 
     Args:
         weight: the head's rows of the limited vocabulary, [tokens, hidden size].
         token_ids: those tokens, ascending, int64 [tokens].
         vocab_size: width of the full vocabulary.
-        floor: log-probability that a token outside counts as.
+        floor: log-probability of a token outside.
     """
 
     weight: torch.Tensor

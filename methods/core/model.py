@@ -1,4 +1,4 @@
-"""A causal language model that evaluates trees. It alone touches KV caches and attention masks."""
+"""A causal language model that evaluates trees. Only this module touches KV caches and attention masks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from methods.core.limited_head import LimitedHead
 from methods.core.timeline import CudaTimeline, HostTimeline, Timeline
 from methods.core.transfer import on_device
@@ -22,9 +22,9 @@ _PREFILL_CHUNK = 256  # tokens whose logits are held at once
 
 
 class _KVLayer(CacheLayerMixin):
-    """One layer's rows inside the shared buffer: rows are written behind the committed ones."""
+    """One layer's rows in the shared buffer: rows are written behind the committed ones."""
 
-    is_sliding = False  # windows are a matter of the mask: every layer keeps every row
+    is_sliding = False  # the mask applies windows: every layer keeps every row
 
     def __init__(self, cache: KVCache, index: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it bare
@@ -47,7 +47,7 @@ class _KVLayer(CacheLayerMixin):
         return keys[:, :, :end], values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the key length that a mask must have, and its offset."""
+        """Return the key length that a mask needs, and its offset."""
         return self._cache.rows + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -55,7 +55,7 @@ class _KVLayer(CacheLayerMixin):
         return self._cache.rows
 
     def get_max_length(self) -> int:
-        """Return -1: no maximum that the model needs to know of."""
+        """Return -1: no maximum."""
         return -1
 
     get_max_cache_shape = get_max_length  # its name before transformers 5.2x
@@ -114,18 +114,21 @@ class KVCache(Cache):
 class TreeModel:
     """Wraps a causal LM: prefill a context, evaluate a tree on top of it, commit one path.
 
-    Rows evaluated since the last commit are *pending*: later evaluations may attend to them, and
-    `commit` keeps some of them and drops the rest.
+    Rows evaluated since the last commit are *pending*: later evaluations may attend to them, and `commit` keeps some
+    and drops the rest.
 
     Args:
         model: a Hugging Face causal LM with SDPA or eager attention, in evaluation mode.
 
     Attributes:
-        model: the wrapped model, for peers that run it their own way.
+        model: the wrapped model.
         length: committed tokens in the cache.
         vocab_size: width of its logits, padding included.
-        max_positions: longest context it was made for, in tokens.
-        limited_head: the model's head, where that knows a part of the vocabulary only.
+        max_positions: its maximum context length, in tokens.
+        limited_head: the model's head if it covers only part of the vocabulary.
+
+    Raises:
+        UserError: layers on several devices, or layers that cannot evaluate trees.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -150,7 +153,7 @@ class TreeModel:
 
     @property
     def device(self) -> torch.device:
-        """Where inputs go."""
+        """Device of the inputs."""
         return self.model.device
 
     @property
@@ -160,11 +163,11 @@ class TreeModel:
 
     @property
     def timeline(self) -> Timeline:
-        """What times its work."""
+        """Timeline of the device."""
         return CudaTimeline(self.device) if self.device.type == "cuda" else HostTimeline()
 
     def synchronise(self) -> None:
-        """Wait until the device has done all that was asked of it."""
+        """Wait until the device has finished all queued work."""
         self.timeline.synchronise()
 
     def begin(self, capacity: int) -> None:
@@ -175,19 +178,19 @@ class TreeModel:
 
     @torch.inference_mode()
     def prefill(self, tokens: Sequence[int]) -> None:
-        """Commit `tokens` (may be none) behind what is committed, without computing any logits."""
+        """Commit `tokens` (may be none) behind the committed ones, without computing logits."""
         if tokens:
             self.model.base_model(**self._prefill_inputs(tokens))
             self._committed(len(tokens))
 
     @torch.inference_mode()
     def prefill_scored(self, tokens: Sequence[int], reduce: Callable[[torch.Tensor, int], None]) -> None:
-        """Commit `tokens` like `prefill`, showing the logits behind each to `reduce`.
+        """Commit `tokens` like `prefill`, passing the logits behind each to `reduce`.
 
         Args:
             tokens: token ids, may be none.
-            reduce: called for one chunk after the other, since a long prompt's logits would not fit at
-                once, with logits [chunk, vocabulary] and the index in `tokens` that its first row stands behind.
+            reduce: called per chunk, as a long prompt's logits would not fit at once, with logits [chunk, vocabulary]
+                and the index in `tokens` of the first row's token.
         """
         for start in range(0, len(tokens), _PREFILL_CHUNK):
             chunk = tokens[start : start + _PREFILL_CHUNK]
@@ -197,17 +200,16 @@ class TreeModel:
 
     @torch.inference_mode()
     def evaluate(self, tokens: Sequence[int], depths: Sequence[int], visible: NDArray[np.bool_]) -> torch.Tensor:
-        """Run one forward over tree nodes on top of the committed context.
+        """Run one forward over tree nodes on top of the committed context; the rows become pending.
 
         Args:
             tokens: token ids, [nodes].
             depths: distance of each node from the root, [nodes]; a node's position is `length` + depth.
-            visible: which pending rows and which of these nodes each node attends to,
-                [nodes, pending + nodes]. Every node attends to the committed context and to itself.
+            visible: which pending rows and which of these nodes each node attends to, [nodes, pending + nodes]; all
+                attend to the committed context and to themselves.
 
         Returns:
-            Logits in the model's dtype, [nodes, vocabulary], or [nodes, limited vocabulary] where the head is
-            limited. The rows become pending.
+            Logits in the model's dtype, [nodes, vocabulary], or [nodes, limited vocabulary] with a limited head.
         """
         positions = [self.length + depth for depth in depths]
         inputs = self._inputs(tokens, positions)
@@ -223,7 +225,7 @@ class TreeModel:
 
     @torch.inference_mode()
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these pending rows (ascending, 0 is the first pending one) as committed; drop the others."""
+        """Commit these pending rows (ascending, from 0); drop the others."""
         self._cache.keep(self.length, [self.length + row for row in rows])
         self.length += len(rows)
         self._pending_positions = []
@@ -248,10 +250,9 @@ class TreeModel:
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
     def _mask(self, positions: Sequence[int], visible: NDArray[np.bool_], window: int | None) -> torch.Tensor:
-        """Return the additive mask [1, 1, nodes, committed + pending + nodes].
+        """Return the additive mask [1, 1, nodes, committed + pending + nodes] in the model's dtype.
 
-        Additive, in the model's dtype and with a finite minimum: a boolean mask is silently wrong under
-        eager attention, and a row of -inf turns into NaN.
+        Under eager attention a boolean mask is silently wrong; a row of -inf, instead of a finite minimum, gives NaN.
         """
         allowed = np.ones((len(positions), self.length + visible.shape[1]), dtype=np.bool_)
         allowed[:, self.length :] = visible
@@ -264,15 +265,12 @@ class TreeModel:
 
 
 def cache_argument(model: PreTrainedModel) -> str:
-    """Return what a model's forward calls its cache: the name changed in transformers 5.2x."""
+    """Return the name of the cache argument of a model's forward, which changed in transformers 5.2x."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def _attention_windows(config: Any) -> dict[str, int | None]:
-    """Return the kinds of attention that a model's layers use, each with its window (None: no window).
-
-    A model that mixes kinds takes one mask a kind, by name; otherwise it takes the one mask there is.
-    """
+    """Return the window (None: none) of each kind of attention; a model of several kinds takes a mask for each."""
     window = getattr(config, "sliding_window", None)
     default = "full_attention" if window is None else "sliding_attention"
     kinds = sorted(set(getattr(config, "layer_types", None) or [default]))

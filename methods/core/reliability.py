@@ -1,7 +1,4 @@
-"""Whether scores mean what they say: draft edges by what was believed of them, and what became of them.
-
-A leaf: rows hold such tallies, and reports add them up.
-"""
+"""Reliability of scores: draft edges by believed probability, and how many were accepted."""
 
 from __future__ import annotations
 
@@ -32,12 +29,12 @@ def _possible(tally: dict[str, list[Bin]]) -> dict[str, list[Bin]]:
 
 
 EdgeTally = Annotated[dict[str, list[Bin]], AfterValidator(_possible)]
-"""`BINS` bins each of edges that the middle drafter proposed (`middle`), that the small one proposed and alone scored
-(`small`), and that the small one proposed and the middle one scored too (`both`)."""
+"""`BINS` bins for edges that the middle drafter proposed (`middle`), that the small one proposed and alone scored
+(`small`), and that the small one proposed and both scored (`both`)."""
 
 
 def bin_of(probability: float) -> int:
-    """Return the number of a probability's bin."""
+    """Return the index of a probability's bin."""
     return min(int(probability * BINS), BINS - 1)
 
 

@@ -21,7 +21,7 @@ from methods.core.transfer import on_device
 
 @dataclass(frozen=True, slots=True)
 class DecodingParams:
-    """How one answer is decoded, the same for every method of a block.
+    """Decoding parameters of one answer, the same for every method of a block.
 
     Attributes:
         max_new_tokens: most tokens to commit.
@@ -29,11 +29,10 @@ class DecodingParams:
         top_p: nucleus mass kept, 1 keeps all.
         top_k: tokens kept, 0 keeps all.
         repetition_penalty: 1 is none.
-        stop: strings that end the answer, inside the token that completes one.
+        stop: strings that end the answer, within the token that completes one.
         eos_ids: tokens that end the answer.
-        draw_key: what sampled draws derive from besides the output position (seed, question, turn).
-        reference: tokens to commit in the place of the target's own draws, as far as they reach; None commits the
-            draws.
+        draw_key: seed, question and turn, which with the output position determine a sampled draw.
+        reference: tokens to commit instead of the target's own draws, as far as they reach; None commits the draws.
     """
 
     max_new_tokens: int
@@ -60,18 +59,17 @@ class DecodingParams:
 class Sampler:
     """Draws output tokens from the target's processed distribution, coupled across methods.
 
-    The draw for output position i perturbs the processed log-probabilities with Gumbel noise that
-    depends on (draw key, i) alone and takes the argmax: whatever tree brought the target to a
-    position, it draws there what autoregressive decoding would draw.
+    The draw for output position i is the argmax of the processed log-probabilities plus Gumbel noise that depends on
+    (draw key, i) alone: whatever tree led there, the target draws what autoregressive decoding would.
 
     Attributes:
-        flips: output position and own draw, wherever that was not the reference's token.
+        flips: output position and own draw wherever it differs from the reference's token.
     """
 
     def __init__(self, params: DecodingParams) -> None:
         self.flips: list[tuple[int, int]] = []
         self._params = params
-        self._processors = LogitsProcessorList(_processors(params))
+        self._processors = _processors(params)
 
     @property
     def plain(self) -> bool:
@@ -83,7 +81,7 @@ class Sampler:
 
         Args:
             logits: the target's raw logits at one node, [vocabulary].
-            prefix: every token before the drawn one: the context and the node's own path.
+            prefix: all tokens before the drawn one: the context and the node's path.
         """
         scores = logits.float()
         if not self._processors:
@@ -102,7 +100,7 @@ class Sampler:
         return int(scores.argmax())
 
     def settled(self, drawn: int, position: int) -> int:
-        """Return the token to commit at an output position: the reference's, where there is one, else the draw."""
+        """Return the token to commit at an output position: the reference's if there is one, else the draw."""
         reference = self._params.reference
         if reference is None or position >= len(reference):
             return drawn
@@ -116,13 +114,9 @@ class Sampler:
         return -torch.empty(size, dtype=torch.float64).exponential_(generator=generator).log()
 
 
-def _processors(
-    params: DecodingParams,
-) -> list[RepetitionPenaltyLogitsProcessor | TemperatureLogitsWarper | TopKLogitsWarper | TopPLogitsWarper]:
-    """Return Hugging Face's processors in the order in which `generate` applies them."""
-    processors: list[
-        RepetitionPenaltyLogitsProcessor | TemperatureLogitsWarper | TopKLogitsWarper | TopPLogitsWarper
-    ] = []
+def _processors(params: DecodingParams) -> LogitsProcessorList:
+    """Return Hugging Face's processors in the order of `generate`."""
+    processors = LogitsProcessorList()
     if params.repetition_penalty != 1.0:
         processors.append(RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
     if params.greedy:

@@ -1,4 +1,4 @@
-"""Where an answer ends: one rule for every method, peers included."""
+"""Where an answer ends: one rule for every method, external baselines included."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ class Decoder(Protocol):
 
     def decode(self, token_ids: list[int], /) -> str:
         """Return the text of `token_ids`."""
-        ...
 
 
 class Stopper:
-    """Cuts new tokens at the first end-of-sequence token, completed stop string or length limit."""
+    """Cuts new tokens at the first end-of-sequence token, completed stop string or length limit.
+
+    Raises:
+        ValueError: stop strings without a `decoder`, the tokenizer.
+    """
 
     def __init__(self, params: DecodingParams, decoder: Decoder | None) -> None:
         if params.stop and decoder is None:
             raise ValueError("stop strings need a tokenizer")
         self._params = params
         self._decoder = decoder
-        # A token holds at least one byte, so no stop string spans more tokens than it has bytes; a few more
-        # in front keep multi-byte characters whole.
+        # A stop string spans at most one token a byte; a few more in front keep multi-byte characters whole.
         self._tail = max((len(text.encode()) for text in params.stop), default=0) + 4
 
     def cut(self, committed: Sequence[int], new: Sequence[int]) -> tuple[list[int], Finish | None]:
-        """Return how much of `new` is committed behind `committed`, and why decoding ends there, if it does.
-
-        The token that ends the answer is committed with it.
-        """
+        """Return the part of `new` to commit, the ending token included, and why decoding ends, None if it goes on."""
         kept: list[int] = []
         for token in new:
             kept.append(token)

@@ -1,4 +1,4 @@
-"""Where time goes: every moment between start and stop belongs to exactly one phase."""
+"""Decode time by phase: every moment between start and stop belongs to exactly one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ _HOST = HostTimeline()
 
 
 class Stopwatch:
-    """Marks the end of each phase on a timeline; what lies between two phases is `other`.
+    """Marks the end of each phase on a timeline; time between two phases is `other`.
 
-    The whole is the host's time between two moments at which the device had nothing to do. Its parts are added up only
-    when they are asked for: waiting for the device at the ends of phases would slow down what is measured.
-
-    Args:
-        timeline: of the device that works; by default the host's.
-        spans: False times the whole only, to check that timing the parts costs nothing.
+    The total is host time between two moments with an idle device. Phases are added up afterwards: waiting for the
+    device at the end of each would slow down what is measured. Without `spans` only the total is timed, to check that
+    timing phases costs nothing.
     """
 
     def __init__(self, timeline: Timeline = _HOST, *, spans: bool = True) -> None:
@@ -34,7 +31,7 @@ class Stopwatch:
         self._laps: list[tuple[Phase, Any]] = []
 
     def start(self) -> None:
-        """Begin, once the device has done all that was asked of it before."""
+        """Begin, once the device has finished all earlier work."""
         self._end("other")
         self._begun = self._idle_ns()
 
@@ -53,7 +50,7 @@ class Stopwatch:
         return (self._idle_ns() - self._begun) / 1e9
 
     def spans(self) -> Spans | None:
-        """Return the seconds by phase, after `stop`; None where only the whole was timed."""
+        """Return the seconds by phase, after `stop`; None if only the total was timed."""
         if not self._with_spans:
             return None
         spent: dict[Phase, int] = dict.fromkeys(("small", "middle", "scheduler", "verify", "other"), 0)

@@ -1,4 +1,4 @@
-"""Where a stopwatch reads the time at which a phase ends: the host's clock, or events on a GPU's stream."""
+"""Sources of a stopwatch's times: the host's clock, or events on a GPU's stream."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ import torch
 
 
 class Timeline(Protocol):
-    """Marks moments, and tells once all work is done how far they lie apart."""
+    """Marks moments, and gives the time between them once all work is done."""
 
     def synchronise(self) -> None:
-        """Wait until all work that was asked for is done."""
-        ...
+        """Wait until all queued work is done."""
 
     def mark(self) -> Any:
         """Mark this moment, without waiting."""
-        ...
 
     def ns_between(self, start: Any, end: Any) -> int:
-        """Return the nanoseconds between two marks; `synchronise` was called since."""
-        ...
+        """Return the nanoseconds between two marks; call `synchronise` first."""
 
 
 class HostTimeline:
@@ -40,11 +37,7 @@ class HostTimeline:
 
 
 class CudaTimeline:
-    """For a GPU, which works on after a call has returned: a mark is the moment at which its stream gets there.
-
-    Args:
-        device: its current stream is the one that counts.
-    """
+    """For a GPU, which works on after a call has returned: a mark is when its current stream gets there."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -1,4 +1,4 @@
-"""The draft tree: one round's proposals as parallel arrays. It knows no model."""
+"""The draft tree: one round's proposals as parallel arrays, without any model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ UNSCORED = float("-inf")
 class DraftTree:
     """A tree of draft tokens, rooted in the last committed token.
 
-    Node ids are creation order, the root is 0, and a parent always comes before its child.
-    Siblings differ in token. Drafting only ever adds nodes; `prune` makes a new tree.
+    Node ids are creation order: the root is 0, and a parent comes before its children. Siblings differ in token.
+    Drafting only adds nodes; `prune` makes a new tree.
 
     Attributes:
         tokens: token id of each node.
-        parents: parent node of each node; -1 for the root.
+        parents: parent of each node; -1 for the root.
         depths: distance from the root.
-        scores: cumulative log-probability along the path; `UNSCORED` until someone estimates it.
-        origins: which drafter added the node.
-        children: for each node, its children by token.
+        scores: cumulative log-probability along the path; `UNSCORED` until estimated.
+        origins: drafter that added the node.
+        children: each node's children by token.
         expanded: nodes that the middle drafter has grafted onto.
-        judged: nodes that the middle drafter has had a say in scoring.
-        sources: in a tree of some of another's nodes, each node's id in that other; otherwise empty.
+        scored_by_middle: nodes whose score is from the middle drafter, wholly or in part.
+        sources: in a subtree, each node's id in the original tree; otherwise empty.
     """
 
     __slots__ = (
@@ -37,9 +37,9 @@ class DraftTree:
         "children",
         "depths",
         "expanded",
-        "judged",
         "origins",
         "parents",
+        "scored_by_middle",
         "scores",
         "sources",
         "tokens",
@@ -53,17 +53,17 @@ class DraftTree:
         self.origins: list[Origin] = ["root"]
         self.children: list[dict[int, int]] = [{}]
         self.expanded: set[int] = set()
-        self.judged: set[int] = set()
+        self.scored_by_middle: set[int] = set()
         self.sources: list[int] = []
         self._removed: set[int] = set()
 
     def copy(self) -> DraftTree:
-        """Return a tree of the same nodes that grows by itself."""
+        """Return an independent copy."""
         twin = DraftTree(self.tokens[0])
         twin.tokens, twin.parents, twin.depths = self.tokens[:], self.parents[:], self.depths[:]
         twin.scores, twin.origins = self.scores[:], self.origins[:]
         twin.children = [children.copy() for children in self.children]
-        twin.expanded, twin.judged = self.expanded.copy(), self.judged.copy()
+        twin.expanded, twin.scored_by_middle = self.expanded.copy(), self.scored_by_middle.copy()
         twin._removed, twin.sources = self._removed.copy(), self.sources[:]
         return twin
 
@@ -73,7 +73,7 @@ class DraftTree:
 
     @property
     def held(self) -> int:
-        """Nodes held, root included: fewer than `len` only where some were removed."""
+        """Nodes held, root included; fewer than `len` only if some were removed."""
         return len(self.tokens) - len(self._removed)
 
     def alive(self) -> Iterator[int]:
@@ -82,7 +82,7 @@ class DraftTree:
         return (node for node in every if node not in self._removed) if self._removed else iter(every)
 
     def remove(self, node: int) -> None:
-        """Take a node out with its subtree; only the destructive ablation does."""
+        """Remove a node with its subtree; only the destructive ablation does."""
         self.children[self.parents[node]].pop(self.tokens[node], None)
         doomed = [node]
         while doomed:
@@ -95,10 +95,7 @@ class DraftTree:
         return node not in self._removed
 
     def add(self, parent: int, token: int, score: float = UNSCORED, origin: Origin = "small") -> int:
-        """Return the child of `parent` with `token`, adding it if it is not there yet.
-
-        An existing child keeps its score, origin and subtree.
-        """
+        """Return the child of `parent` with `token`, adding it if missing; an existing child stays as it is."""
         siblings = self.children[parent]
         node = siblings.get(token)
         if node is None:
@@ -115,7 +112,7 @@ class DraftTree:
         """Add `tokens` as a path under `start`, sharing existing nodes, until the tree holds `cap` nodes.
 
         Returns:
-            The node of the path's first token, or None where the cap left no room for it.
+            The node of the first token, or None if the cap left no room for it.
         """
         first = None
         parent = start
@@ -139,7 +136,7 @@ class DraftTree:
         return nodes[::-1]
 
     def follow(self, tokens: Sequence[int]) -> list[int]:
-        """Return the nodes, root first, that a continuation of the root passes through."""
+        """Return the nodes, root first, on the path of `tokens` from the root."""
         nodes = [0]
         for token in tokens:
             child = self.children[nodes[-1]].get(token)
@@ -149,7 +146,7 @@ class DraftTree:
         return nodes
 
     def visibility(self) -> NDArray[np.bool_]:
-        """Return which nodes each node attends to: its ancestors and itself. Shape [nodes, nodes]."""
+        """Return which nodes each node attends to, its ancestors and itself, [nodes, nodes]."""
         size = len(self.tokens)
         visible = np.zeros((size, size), dtype=np.bool_)
         for node, parent in enumerate(self.parents):
@@ -161,12 +158,12 @@ class DraftTree:
     def prune(self, budget: int, max_depth: int | None = None) -> DraftTree:
         """Return the best `budget` nodes (root not counted) with their ancestors, in creation order.
 
-        Nodes are taken by (score descending, depth, id), each with its missing ancestors if the whole
-        chain still fits (TreeGraft, Algorithm 3).
+        Nodes are taken by (score descending, depth, id), each with its missing ancestors if the whole chain still fits
+        (TreeGraft, Algorithm 3).
 
         Args:
-            budget: most nodes to keep beside the root.
-            max_depth: nodes deeper than this are left out.
+            budget: most nodes to keep besides the root.
+            max_depth: deeper nodes are left out.
         """
         size = len(self.tokens)
         deepest = size if max_depth is None else max_depth
@@ -174,7 +171,7 @@ class DraftTree:
             return self
         depths = self.depths
         best_first = [(-self.scores[node], depths[node], node) for node in self.alive() if 0 < depths[node] <= deepest]
-        heapify(best_first)  # few of many are taken
+        heapify(best_first)  # cheaper than sorting: few of many are taken
         kept = {0}
         while best_first and len(kept) <= budget:
             chain = []
@@ -187,13 +184,13 @@ class DraftTree:
         return self.subtree(sorted(kept))
 
     def subtree(self, nodes: list[int]) -> DraftTree:
-        """Return a tree of some nodes, the root and all their ancestors among them, in creation order."""
+        """Return a tree of some nodes in creation order, with the root and all their ancestors among them."""
         pruned = DraftTree(self.tokens[0])
         renumbered = {0: 0}
         for node in nodes[1:]:
             parent = renumbered[self.parents[node]]
             renumbered[node] = pruned.add(parent, self.tokens[node], self.scores[node], self.origins[node])
-        pruned.judged = {renumbered[node] for node in self.judged if node in renumbered}
+        pruned.scored_by_middle = {renumbered[node] for node in self.scored_by_middle if node in renumbered}
         pruned.sources = nodes
         return pruned
 
@@ -202,5 +199,5 @@ class DraftTree:
         return sum(self.origins[node] == "middle" for node in nodes)
 
     def source(self, node: int) -> int:
-        """Return a node's id in the tree that this one's nodes come from, or its own where nothing was cut."""
+        """Return a node's id in the tree that this one was cut from, or its own if it was not cut."""
         return self.sources[node] if self.sources else node

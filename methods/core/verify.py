@@ -1,4 +1,4 @@
-"""Lossless verification: the target draws, and the walk follows its draws through the tree."""
+"""Lossless verification: the target draws, and its draws choose the path through the tree."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from methods.core.sampling import Sampler
 from methods.core.tree import DraftTree
 
 
-def walk(
+def verify_tree(
     tree: DraftTree, logits: torch.Tensor, sampler: Sampler, context: Sequence[int], position: int
 ) -> tuple[list[int], list[int]]:
     """Follow the target's own draws from the root for as long as they are in the tree.
 
-    Every emitted token is the target's draw, so the output distribution is exactly the target's
-    whatever built the tree; or the reference's token, where the run follows one.
+    Every committed token is the target's draw, so the output has exactly the target's distribution, whatever built the
+    tree; a run that follows a reference commits the reference's tokens instead.
 
     Args:
-        tree: the verified tree.
+        tree: the tree that was evaluated.
         logits: the target's raw logits, [nodes, vocabulary].
         sampler: draws from them.
         context: committed tokens, the root's included.
         position: output position of the first draw.
 
     Returns:
-        The accepted nodes (the root first) and the drawn tokens: one for each, the last of them a bonus.
+        The accepted nodes (the root first) and the drawn tokens, one behind each; the last is the bonus token.
     """
     best = logits.argmax(dim=-1).tolist() if sampler.plain else None
     prefix = list(context)

@@ -1,1 +1,1 @@
-"""Drafters: what proposes tokens for the draft tree."""
+"""Drafters, which propose tokens for the draft tree."""

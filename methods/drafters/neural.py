@@ -1,96 +1,95 @@
-"""A neural model as a drafter: its KV cache follows the committed context, a round's nodes wait on top."""
+"""A neural model as a drafter: its KV cache follows the committed context, with a round's nodes pending on top."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foundation.roles import DrafterRole
+from methods.core.generation import Forward
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
-from methods.drafters.columns import TokenColumns
-from methods.drafters.evaluated import EvaluatedNodes
+from methods.drafters.evaluated_nodes import EvaluatedNodes, NodeDistributions
+from methods.drafters.vocabulary_map import TokenColumns
 
 
 class NeuralDrafter:
-    """What both kinds of neural drafter share; holds the cache and what was evaluated in the current round.
+    """Shared by neural drafters: the cache, and the evaluated nodes of the current round.
 
     Args:
-        model: the drafter's model.
         width: frontier size, and children given to a node (W).
         vocabulary: token ids below it are common to drafter and target.
+
+    Attributes:
+        nodes: what was evaluated in the current round.
     """
+
+    role: DrafterRole = "middle"
 
     def __init__(self, model: TreeModel, *, width: int, vocabulary: int) -> None:
         self.model = model
         self._width = width
         self._columns = TokenColumns.of(model, vocabulary)
         self._context: Sequence[int] = []
-        self._nodes = EvaluatedNodes(0, self._columns)
+        self.nodes = EvaluatedNodes(0, self._columns)
 
-    def begin(self, context: Sequence[int], capacity: int) -> None:
-        """Forget the last prompt; prefill all but the last token of the new one, where it fits.
-
-        Args:
-            context: the prompt.
-            capacity: KV rows that the whole answer may need, drafting included.
-        """
+    def begin(self, context: Sequence[int], capacity: int) -> list[Forward]:
+        """Forget the last prompt; prefill all but the last token of the new one, if it fits."""
         self.model.begin(capacity)
         if len(context) <= self.model.max_positions:
             self.model.prefill(self._known(context[:-1]))
+        return [Forward(self.role, None, self.model.length, 0)] if self.model.length else []
 
     def begin_round(self, context: Sequence[int]) -> None:
         """Start a round whose root is the last token of `context`."""
         self._context = context
-        self._nodes = EvaluatedNodes(len(context) - 1 - self.model.length, self._columns)
+        self.nodes = EvaluatedNodes(len(context) - 1 - self.model.length, self._columns)
 
     @property
-    def nodes(self) -> EvaluatedNodes:
-        """What was evaluated in the current round."""
-        return self._nodes
+    def known(self) -> NodeDistributions:
+        """Distributions of the round's nodes that drafting reads."""
+        return self.nodes
 
     @property
     def seen(self) -> int:
         """Tokens to the left of the round's next forward."""
-        evaluated = len(self._nodes.rows)
-        return self.model.length + (self._nodes.unseen + evaluated if evaluated else 0)
+        evaluated = len(self.known.rows)
+        return self.model.length + (self.known.unseen + evaluated if evaluated else 0)
 
     @property
     def room(self) -> int:
-        """Depth of the deepest node that the drafter's own context has room for; below 0, where not even the root's."""
+        """Depth of the deepest node that the drafter's context has room for; below 0, not even the root's."""
         return self.model.max_positions - len(self._context)
 
-    def fits(self, tree: DraftTree) -> bool:
-        """Return whether the drafter's own context has room for the whole tree."""
+    def fits(self, tree: DraftTree, frontier: Sequence[int]) -> bool:
+        """Return whether the drafter's context has room for the whole tree."""
         return max(tree.depths) <= self.room
 
-    def commit(self, accepted: Sequence[int]) -> None:
-        """Keep the KV rows of the committed context and of accepted nodes that were evaluated; drop the rest.
+    def advance(self, new: Sequence[int], accepted: Sequence[int]) -> None:
+        """Keep KV rows of committed tokens that were evaluated; the others join the next forward."""
+        if self.nodes.rows:
+            self.model.commit(self.nodes.kept_rows(accepted))
 
-        Args:
-            accepted: the accepted path in node ids of the drafted tree, root first.
-        """
-        if self._nodes.rows:
-            self.model.commit(self._nodes.kept_rows(accepted))
+    def forward(self, tree: DraftTree, nodes: Sequence[int], step: int) -> Forward | None:
+        """Evaluate nodes as `evaluate` does; return the forward, None if there was nothing to do."""
+        seen = self.seen
+        tokens = self.evaluate(tree, nodes)
+        return Forward(self.role, step, tokens, seen) if tokens else None
 
     def evaluate(self, tree: DraftTree, nodes: Sequence[int]) -> int:
-        """Run one forward over `nodes`, and over committed tokens not seen yet; return its size in tokens.
-
-        Args:
-            tree: the draft tree.
-            nodes: nodes not evaluated yet, parents first; their ancestors are evaluated or among them.
-        """
+        """Run one forward over new nodes, parents first, and committed tokens not in the cache; return its size."""
         if not nodes:
             return 0
-        unseen = [] if self._nodes.rows else list(self._context[self.model.length : -1])
+        unseen = [] if self.nodes.rows else list(self._context[self.model.length : -1])
         tokens = self._known([*unseen, *(tree.tokens[node] for node in nodes)])
-        root = self._nodes.unseen
+        root = self.nodes.unseen
         offsets = [*range(len(unseen)), *(root + tree.depths[node] for node in nodes)]
-        visible = self._nodes.visibility(tree, nodes)
+        visible = self.nodes.visibility(tree, nodes)
         logits = self.model.evaluate(tokens, offsets, visible)
-        self._nodes.add(nodes, visible, logits[len(unseen) :])
+        self.nodes.add(nodes, visible, logits[len(unseen) :])
         return len(tokens)
 
     def _known(self, tokens: Sequence[int]) -> list[int]:
-        """Return tokens that the model can embed: others stand as token 0."""
+        """Return tokens that the model can embed; unknown ones become token 0."""
         limit = self.model.vocab_size
         return [token if token < limit else 0 for token in tokens]
 
@@ -98,31 +97,26 @@ class NeuralDrafter:
 class NeuralSmallDrafter(NeuralDrafter):
     """A small language model in the look-up drafter's place: it expands the frontier and rescores nothing."""
 
-    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> tuple[list[int], int]:
-        """Take one small step: give each frontier node the model's W best next tokens.
+    role: DrafterRole = "small"
 
-        Args:
-            tree: the draft tree.
-            frontier: nodes to draft from.
-            step: drafting step, from 1.
-            cap: most nodes that the tree may hold.
+    def fits(self, tree: DraftTree, frontier: Sequence[int]) -> bool:
+        """Return whether there is nothing to draft from, or the drafter's context has room for the whole tree."""
+        return not frontier or super().fits(tree, frontier)
 
-        Returns:
-            The next frontier (the children by score and id, cut to W from step 2 on), and how many tokens
-            were evaluated.
-        """
-        needed = {above for node in frontier for above in tree.path(node)} - self._nodes.rows.keys()
-        evaluated = self.evaluate(tree, sorted(needed))
+    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> tuple[list[int], Forward | None]:
+        """Give each frontier node the W best next tokens; they are the next frontier, cut to W from step 2 on."""
+        needed = {above for node in frontier for above in tree.path(node)} - self.nodes.rows.keys()
+        work = self.forward(tree, sorted(needed), step)
         grown: list[int] = []
-        for node, best in zip(frontier, self._nodes.best(frontier, self._width), strict=True):
+        for node, best in zip(frontier, self.known.best(frontier, self._width), strict=True):
             for token, log_probability in best:
                 if token not in tree.children[node] and tree.held >= cap:
                     continue
                 grown.append(tree.add(node, token, tree.scores[node] + log_probability, "small"))
         grown.sort(key=lambda node: (-tree.scores[node], node))
-        return (grown if step == 1 else grown[: self._width]), evaluated
+        return (grown if step == 1 else grown[: self._width]), work
 
 
 def common_vocabulary(target: TreeModel, drafter: TreeModel) -> int:
-    """Return the size of the vocabulary that target and drafter share; ids past it are padding to one of them."""
+    """Return the size of the vocabulary that target and drafter share; later ids are padding in one of them."""
     return min(target.vocab_size, drafter.vocab_size)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from foundation.roles import DrafterRole
+from methods.core.generation import Forward
 from methods.core.tree import UNSCORED, DraftTree
 from methods.drafters.ngram_index import Evidence, NgramIndex
 
@@ -17,38 +19,35 @@ Estimate = Callable[[int, int, int, int], float]
 
 
 def counts_estimate(position: int, match: int, count: int, total: int) -> float:
-    """Return log of the continuation's share, discounted the more the shorter its match (ours).
-
-    Chosen among eleven forms on fit questions; it also beat the target's prefill probabilities there.
-    """
+    """Return the log share, discounted for short matches (ours; the best of eleven forms on the dev split)."""
     return math.log(count / total * min(0.8, 0.12 * match))
 
 
 class Continuation(NamedTuple):
-    """One distinct suffix found for a node."""
+    """One distinct continuation found for a node."""
 
     position: int
-    """Position in the context of its first token, at its most recent occurrence."""
+    """Position of its first token in the context, at its most recent occurrence."""
     tokens: tuple[int, ...]
-    """The suffix."""
+    """Its tokens."""
     match: int
-    """Length of the longest n-gram it was found with."""
+    """Length of the longest n-gram in front of it."""
     estimate: float
     """Estimated log-probability of its first token."""
 
 
 class NgramDrafter:
-    """Grows a tree by look-up; holds the index of one prompt's context.
+    """Grows a tree by look-up in one prompt's context.
 
     Args:
         longest: longest n-gram matched (m).
         width: frontier size, and first tokens after which a node's search stops (W).
-        exhaustion: `release`: nodes with fewer than W continuations are not drafted from again, and a
-            draft that finds nothing guesses the most frequent token; `continue`: they are, and it does not.
-        estimate: scores a continuation.
-        raise_scores: whether a node that has a score may get a better one (the public code does, and so can
-            raise the middle drafter's).
+        exhaustion: `continue` drafts again from nodes with fewer than W continuations; `release` does not, and guesses
+            the most frequent token where a draft finds nothing.
+        raise_scores: whether a scored node may get a better score (as in the public code, even above the middle's).
     """
+
+    role: DrafterRole = "small"
 
     def __init__(
         self, longest: int, width: int, exhaustion: Exhaustion, estimate: Estimate, *, raise_scores: bool = False
@@ -60,27 +59,26 @@ class NgramDrafter:
         self._raise_scores = raise_scores
         self._index = NgramIndex(longest)
 
-    def begin(self, context: Sequence[int]) -> None:
+    def begin(self, context: Sequence[int], capacity: int = 0) -> list[Forward]:
         """Forget the last prompt; index the new context."""
         self._index = NgramIndex(self._longest)
         self._index.extend(context)
+        return []
 
-    def advance(self, tokens: Sequence[int]) -> None:
+    def begin_round(self, context: Sequence[int]) -> None:
+        """Do nothing: the index follows the context."""
+
+    def advance(self, new: Sequence[int], accepted: Sequence[int] = ()) -> None:
         """Append committed tokens to the context."""
-        self._index.extend(tokens)
+        self._index.extend(new)
 
-    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> list[int]:
-        """Take one small step: insert continuations under each frontier node.
+    def fits(self, tree: DraftTree, frontier: Sequence[int]) -> bool:
+        """Return True: look-up has no context limit."""
+        return True
 
-        Args:
-            tree: the draft tree, rooted in the context's last token.
-            frontier: nodes to draft from.
-            step: drafting step, from 1.
-            cap: most nodes that the tree may hold.
-
-        Returns:
-            The next frontier.
-        """
+    def extend(self, tree: DraftTree, frontier: Sequence[int], step: int, cap: int) -> tuple[list[int], Forward | None]:
+        """Insert continuations under each frontier node; see `TreeDrafter.extend`."""
+        work = Forward("small", step, len(frontier), len(self._index.tokens)) if frontier else None
         room = max(1, self._longest - (step - 1))
         candidates: dict[int, int] = {}  # the next frontier's nodes, with their match length in this step
         for node in frontier:
@@ -99,15 +97,12 @@ class NgramDrafter:
                     candidates[child] = matches.get(child, 0)
         if step == 1 and len(tree) == 1 and self._exhaustion == "release":
             self._guess(tree)
-            return []
+            return [], work
         nodes = sorted(candidates, key=lambda node: (-candidates[node], -tree.scores[node], node))
-        return nodes if step == 1 else nodes[: self._width]
+        return (nodes if step == 1 else nodes[: self._width]), work
 
     def root_shares(self, tree: DraftTree) -> list[float]:
-        """Return how the root went on where its longest match occurred: shares, best first, times match / longest.
-
-        Nothing was found: none. What a first small step would insert is looked at, no more.
-        """
+        """Return the shares of the root's continuations at its longest match, best first, times match / longest."""
         window = self._window(tree, 0)
         for match in range(min(self._longest, len(window)), 0, -1):
             positions = self._index.continuations(window[-match:], self._longest, self._width)
@@ -117,11 +112,11 @@ class NgramDrafter:
         return []
 
     def root_evidence(self, tree: DraftTree) -> list[Evidence]:
-        """Return what the context says for each token that followed the root's n-grams, longest match first."""
+        """Return the evidence for each token that followed the root's n-grams, longest match first."""
         return self._index.evidence(self._window(tree, 0), self._width)
 
     def _window(self, tree: DraftTree, node: int) -> list[int]:
-        """Return the last `longest` tokens up to and with `node`: the context without its last token, then the path."""
+        """Return the last `longest` tokens up to `node`: the context without its last token, then the path."""
         path: list[int] = []
         while node >= 0 and len(path) < self._longest:
             path.append(tree.tokens[node])
@@ -131,7 +126,7 @@ class NgramDrafter:
         return self._index.tokens[max(0, before_root - self._longest + len(path)) : before_root] + path
 
     def _search(self, window: list[int], covered: set[int], room: int) -> tuple[list[Continuation], int]:
-        """Return a node's continuations, best first, and how many first tokens are covered with its children."""
+        """Return a node's continuations, best first, and the number of first tokens covered with its children."""
         context = self._index.tokens
         found: dict[tuple[int, ...], Continuation] = {}
         seen: set[int] = set()
@@ -151,7 +146,7 @@ class NgramDrafter:
         return list(found.values()), len(covered)
 
     def _guess(self, tree: DraftTree) -> None:
-        """Add the context's most frequent token, the most recent of the tied (`release` only)."""
+        """Add the context's most frequent token, the most recent of tied ones (`release` only)."""
         context = self._index.tokens
         frequency = Counter(context)
         latest = {token: position for position, token in enumerate(context)}

@@ -7,29 +7,21 @@ from typing import NamedTuple
 
 
 class Evidence(NamedTuple):
-    """What the context says for one token behind a window."""
+    """The context's evidence for one token behind a window."""
 
     token: int
-    """The token."""
     match: int
     """Tokens of the longest n-gram that it followed."""
     times: int
-    """Of the occurrences looked at, those that it followed."""
+    """Occurrences that it followed, of those read."""
     total: int
-    """Occurrences of that n-gram looked at."""
+    """Occurrences of that n-gram read."""
     age: int
     """Tokens since it last followed."""
 
 
 class NgramIndex:
-    """Where each n-gram of the context occurs, for n from 1 to `longest`.
-
-    Args:
-        longest: longest n-gram indexed.
-
-    Attributes:
-        tokens: the context, one id a position.
-    """
+    """Positions of each n-gram of the context (`tokens`), for n from 1 to `longest`."""
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
@@ -51,16 +43,9 @@ class NgramIndex:
                     positions.append(end)
 
     def continuations(self, ngram: Sequence[int], room: int, limit: int) -> list[int]:
-        """Return where the most recent occurrences of `ngram` are continued, most recent first.
+        """Return the positions in `tokens` behind the `limit` most recent occurrences of `ngram`, most recent first.
 
-        Args:
-            ngram: 1 to `longest` tokens.
-            room: tokens that must stand behind an occurrence; at least 1, so that the context's own
-                end never matches itself.
-            limit: most positions returned.
-
-        Returns:
-            Positions in `tokens` of the token behind each occurrence.
+        At least `room` tokens stand behind an occurrence; 1 keeps the context's own end from matching itself.
         """
         ends = self._ends[len(ngram) - 1].get(tuple(ngram))
         if ends is None:
@@ -74,10 +59,8 @@ class NgramIndex:
     def evidence(self, window: Sequence[int], limit: int, known: int | None = None) -> list[Evidence]:
         """Return what followed the window's n-grams, longest match first, then by count, then the most recent.
 
-        Args:
-            window: the last tokens, `longest` of them where there are as many.
-            limit: most occurrences looked at for each n; the search ends once as many tokens were found.
-            known: the longest match of the window without its last token, which spares looking for much longer ones.
+        At most `limit` occurrences are read per n; the search ends once as many tokens are found. `known`, the longest
+        match of the window without its last token, bounds the match.
         """
         tokens, size, window = self.tokens, len(self.tokens), tuple(window)
         found: dict[int, Evidence] = {}
@@ -87,8 +70,8 @@ class NgramIndex:
             ends = self._ends[match - 1].get(window[-match:])
             if ends is None:
                 continue
-            stop = len(ends) - (ends[-1] == size)  # nothing stands behind the context's own end
-            if stop == occurrences < limit:  # those of the longer match again, which tell nothing new
+            stop = len(ends) - (ends[-1] == size)  # nothing follows the context's own end
+            if stop == occurrences < limit:  # the same ones as for the longer match
                 continue
             positions = ends[max(0, stop - limit) : stop][::-1]
             occurrences = len(positions)

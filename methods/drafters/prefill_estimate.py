@@ -14,18 +14,15 @@ _OUTSIDE_PROMPT = 0.0
 
 
 class PrefillEstimate:
-    """Scores a continuation by the log-probability that prefill gave its first token where it stood.
-
-    Args:
-        width: how many best tokens of a position count as known (W).
-    """
+    """Scores a continuation by its first token's prefill log-probability, or a floor outside the `width` best."""
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._scores: list[float] = [_OUTSIDE_PROMPT]  # nothing predicts the first token
+        self._scores: list[float] = []
 
     def prefill(self, target: TreeModel, tokens: Sequence[int], prompt: Sequence[int]) -> None:
-        """Prefill `target` with `tokens`, the prompt without its last one; keep each prompt token's score."""
+        """Prefill `target` with `tokens`, the prompt without its last one; keep this prompt's scores only."""
+        self._scores = [_OUTSIDE_PROMPT]  # nothing predicts the first token
 
         def reduce(logits: torch.Tensor, start: int) -> None:
             following = on_device(torch.tensor(prompt[start + 1 : start + 1 + len(logits)]), logits.device)

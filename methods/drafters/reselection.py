@@ -1,4 +1,4 @@
-"""Where a middle step may graft: the candidates, and the best of them. Imports no torch."""
+"""The candidate set of reselection."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ Reselect = Literal["unexpanded", "all", "off"]
 
 
 def reselection_candidates(tree: DraftTree, frontier: Sequence[int], reselect: Reselect, look_back: int) -> list[int]:
-    """Return the nodes that a middle step may graft onto, ascending; the frontier itself where nothing is reselected.
+    """Return the nodes that a middle step may graft onto, ascending: within `look_back` layers (L) above the frontier.
 
-    Args:
-        tree: the draft tree.
-        frontier: nodes to draft from; where there are none, the whole tree is looked at.
-        reselect: see `methods.settings.Settings`.
-        look_back: layers above the frontier (L).
+    An empty frontier stands for the whole tree; `reselect` is as in `methods.settings.Settings`.
     """
     if reselect == "off":
         return list(frontier)

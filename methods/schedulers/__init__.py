@@ -1,1 +1,1 @@
-"""Schedulers: when the middle drafter is called."""
+"""Schedulers, which decide when to call the middle drafter."""

@@ -1,11 +1,11 @@
-"""Heuristic schedulers: rivals of the learned one (TreeGraft, Table 16)."""
+"""Heuristic schedulers, rivals of the learned one (TreeGraft, Table 16)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from methods.schedulers.scheduler import BoundedScheduler, DraftState, register_scheduler
 from methods.settings import Settings
 
@@ -17,19 +17,12 @@ class AlwaysEarly(BoundedScheduler):
     """Calls in the first three steps."""
 
     def wants_call(self, state: DraftState) -> bool:
-        """Return whether the step is one of them."""
+        """Return whether this is one of them."""
         return state.step <= _EARLY_STEPS
 
 
 class _Confidence(BoundedScheduler):
-    """Reads how sure the tree is of its frontier.
-
-    Args:
-        settings: `threshold` is needed.
-
-    Raises:
-        UserError: it is missing.
-    """
+    """Reads the tree's confidence in its frontier; raises UserError without a `threshold`."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -58,23 +51,19 @@ class EntropyConfidence(_Confidence):
 
 @register_scheduler("candidate-score-gap")
 class CandidateScoreGap(_Confidence):
-    """Calls when the best two nodes' confidences lie closer than the threshold."""
+    """Calls when the confidences of the best two nodes differ by less than the threshold."""
 
     def wants_call(self, state: DraftState) -> bool:
-        """Return whether q1 - q2 < threshold; a missing one counts 0."""
+        """Return whether q1 - q2 < threshold; a missing one is 0."""
         first, second = [*self.confidences(state), 0.0, 0.0][:2]
         return first - second < self.threshold
 
 
 @register_scheduler("latency-normalized")
 class LatencyNormalized(_Confidence):
-    """Calls when the tokens that a call should bring, by those of a round, outweigh its time, by that of a round.
+    """Calls when the expected gain relative to a round's tokens outweighs the draft latency relative to a round's time.
 
-    Args:
-        settings: `threshold` and `call_gain` are needed.
-
-    Raises:
-        UserError: one is missing.
+    Raises UserError without `threshold` or `call_gain`.
     """
 
     def __init__(self, settings: Settings) -> None:

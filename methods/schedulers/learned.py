@@ -1,4 +1,4 @@
-"""The learned online scheduler, and the value models that it was distilled from (TreeGraft, section 4, Table 5)."""
+"""The learned online scheduler, and the value models it was distilled from (TreeGraft, section 4, Table 5)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.errors import UserError
+from foundation.errors import UserError
+from methods.latency import Latency
 from methods.schedulers.artifact import Network, load_artifact, load_planner
-from methods.schedulers.scheduler import BoundedScheduler, DraftState, Latency, register_scheduler
+from methods.schedulers.scheduler import BoundedScheduler, DraftState, register_scheduler
 from methods.schedulers.signals import SignalReader
 from methods.settings import Settings
 
 
 class Margin:
-    """Evaluates a network: how much time a call saves over none, in verifications.
-
-    Args:
-        network: as the artifact holds it.
-    """
+    """Evaluates a network: the time that a call saves over none, in verifications."""
 
     def __init__(self, network: Network) -> None:
         self._layers = [
@@ -37,14 +34,7 @@ class Margin:
 
 @register_scheduler("learned")
 class LearnedScheduler(BoundedScheduler):
-    """Calls where the distilled network finds a call worth more than none.
-
-    Args:
-        settings: `artifact` is needed; `signals` chooses the variant.
-
-    Raises:
-        UserError: no artifact, or one that is not fit for the settings.
-    """
+    """Calls if the distilled network values a call above none; raises UserError without a fitting artifact."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -67,14 +57,7 @@ class LearnedScheduler(BoundedScheduler):
 
 @register_scheduler("planner")
 class ValuePlanner(BoundedScheduler):
-    """Calls where the value models themselves put a call above none: exact to the fit, and slow.
-
-    Args:
-        settings: `artifact` is needed.
-
-    Raises:
-        UserError: no artifact, or one that is not fit for the settings.
-    """
+    """Calls if the value models value a call above none, exactly but slowly; errors as in `LearnedScheduler`."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -91,7 +74,7 @@ class ValuePlanner(BoundedScheduler):
 
     def wants_call(self, state: DraftState) -> bool:
         """Return whether Q(call) > Q(skip)."""
-        if state.step not in self._models:  # nothing was ever decided there
+        if state.step not in self._models:  # training never had a choice there
             return False
         signals = np.array([self.reader.read(state)])
         call, skip = (np.asarray(model.predict(signals, num_threads=1)) for model in self._models[state.step])

@@ -1,4 +1,4 @@
-"""What a scheduler is: it decides, step by step, whether to call the middle drafter."""
+"""The scheduler interface: decide, step by step, whether to call the middle drafter."""
 
 from __future__ import annotations
 
@@ -6,26 +6,14 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
 
-from harness.errors import UserError
-from harness.registry import Registry, unknown_name
+from foundation.errors import UserError
+from foundation.registry import Registry, unknown_name
+from methods.core.generation import Forward
 from methods.core.tree import DraftTree
 from methods.drafters.ngram_index import Evidence
+from methods.latency import Latency
 from methods.settings import Settings
-
-
-class Latency(NamedTuple):
-    """What schedulers are told about time."""
-
-    target_ms: float
-    """T_tgt: a verification."""
-    middle_ms: float
-    """T_mid: a middle step."""
-
-
-def _nothing_found() -> Sequence[Any]:
-    return ()
 
 
 @dataclass(slots=True)
@@ -39,15 +27,23 @@ class DraftState:
     step: int = 1
     """The next step, from 1."""
     calls: list[int] = field(default_factory=list)
-    """For each step taken, 1 where the middle drafter was called."""
-    root_shares: Callable[[], Sequence[float]] = _nothing_found
+    """Per step taken, 1 if the middle drafter was called."""
+    forwards: list[Forward] = field(default_factory=list)
+    """The drafters' forwards and look-ups so far."""
+    root_shares: Callable[[], Sequence[float]] = tuple
     """Looks up the root's continuation shares, best first; see `NgramDrafter.root_shares`."""
-    root_evidence: Callable[[], Sequence[Evidence]] = _nothing_found
-    """Looks up, once a round, what the context says for the root's continuations, longest match first."""
+    root_evidence: Callable[[], Sequence[Evidence]] = tuple
+    """Looks up, once a round, the evidence for the root's continuations, longest match first."""
 
     def fork(self) -> DraftState:
-        """Return a copy that can be drafted further by itself."""
-        return replace(self, tree=self.tree.copy(), frontier=list(self.frontier), calls=list(self.calls))
+        """Return an independent copy."""
+        return replace(
+            self,
+            tree=self.tree.copy(),
+            frontier=list(self.frontier),
+            calls=list(self.calls),
+            forwards=list(self.forwards),
+        )
 
 
 class Scheduler(ABC):
@@ -63,11 +59,11 @@ class Scheduler(ABC):
     prompt_tokens = rounds = calls = accepted = 0
 
     def begin(self, prompt_tokens: int, latency: Latency | None) -> None:
-        """Start a prompt; nothing of the last one may count any more.
+        """Start a prompt, keeping nothing of the last one.
 
         Args:
             prompt_tokens: its tokens, template included.
-            latency: of this run, where it is known.
+            latency: verify latency and draft latency of the run, None if unknown.
         """
         self.prompt_tokens = prompt_tokens
         self.rounds = self.calls = self.accepted = 0
@@ -77,7 +73,7 @@ class Scheduler(ABC):
         """Return True to call the middle drafter in step `state.step`."""
 
     def end_round(self, calls: int, accepted: int) -> None:
-        """Learn how a round ended.
+        """Count a finished round.
 
         Args:
             calls: middle calls in it.
@@ -89,11 +85,7 @@ class Scheduler(ABC):
 
 
 class FixedSchedule(Scheduler):
-    """Calls the middle drafter in the steps that the schedule marks.
-
-    Args:
-        bits: one a step, 1 to call.
-    """
+    """Calls the middle drafter in the steps whose bit is 1."""
 
     def __init__(self, bits: Sequence[int]) -> None:
         self._bits = bits
@@ -104,7 +96,7 @@ class FixedSchedule(Scheduler):
 
 
 class BoundedScheduler(Scheduler):
-    """Calls where `wants_call` says so, at most B0 times a round: `max_calls`, else floor(T_tgt / T_mid).
+    """Calls if `wants_call` does, at most B0 times a round: `max_calls`, else floor(T_tgt / T_mid).
 
     Args:
         settings: the method's parameters.
@@ -118,7 +110,7 @@ class BoundedScheduler(Scheduler):
         """Start a prompt.
 
         Raises:
-            UserError: nobody told T_tgt and T_mid.
+            UserError: T_tgt and T_mid are unknown.
         """
         super().begin(prompt_tokens, latency)
         if latency is None:
@@ -127,7 +119,7 @@ class BoundedScheduler(Scheduler):
         self.most_calls = most_calls(self._given_most, latency)
 
     def should_call(self, state: DraftState) -> bool:
-        """Return whether a call is wanted and one is left."""
+        """Return whether a call is wanted and the bound allows one more."""
         return sum(state.calls) < self.most_calls and self.wants_call(state)
 
     @abstractmethod
@@ -136,14 +128,28 @@ class BoundedScheduler(Scheduler):
 
 
 def most_calls(given: int | None, latency: Latency) -> int:
-    """Return B0, the most middle calls of a round."""
+    """Return B0, the most middle calls a round."""
     return int(latency.target_ms / latency.middle_ms) if given is None else given
 
 
 SCHEDULERS: Registry[Callable[[Settings], Scheduler]] = Registry("scheduler", "treegraft.schedulers")
-"""Makers of schedulers by name; each is given the method's settings."""
+"""Makers of schedulers by name; each takes the method's settings."""
 
 register_scheduler = SCHEDULERS.register
+
+UNCHANGING = ("never", "always", "fixed")
+"""Those that call in the same steps of every round, whatever the latencies."""
+
+READ_BY = {
+    "fixed": ("schedule",),
+    "early": ("max_calls",),
+    "entropy-confidence": ("max_calls", "threshold"),
+    "candidate-score-gap": ("max_calls", "threshold"),
+    "latency-normalized": ("max_calls", "threshold", "call_gain"),
+    "learned": ("max_calls", "artifact", "signals"),
+    "planner": ("max_calls", "artifact"),
+}
+"""The scheduler parameters that each of ours reads."""
 
 _MODULES = {
     "early": "methods.schedulers.heuristics",
@@ -153,6 +159,9 @@ _MODULES = {
     "learned": "methods.schedulers.learned",
     "planner": "methods.schedulers.learned",
 }
+
+OURS = (*UNCHANGING, *_MODULES)
+"""All schedulers of this package."""
 
 
 @register_scheduler("never")
@@ -172,11 +181,7 @@ def _fixed(settings: Settings) -> Scheduler:
 
 
 def make_scheduler(settings: Settings) -> Scheduler:
-    """Return the scheduler that a method's settings name.
-
-    Raises:
-        UserError: an unknown scheduler, or one that lacks a parameter.
-    """
+    """Return the scheduler that settings name; raises UserError if it is unknown or lacks a parameter."""
     name = settings.scheduler
     if name in _MODULES:
         importlib.import_module(_MODULES[name])

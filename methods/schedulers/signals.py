@@ -1,6 +1,6 @@
-"""What learned schedulers see before a step (TreeGraft, Table 3, and its public code). Imports no torch.
+"""Signals of learned schedulers before a step (TreeGraft, Table 3, and its public code).
 
-Besides the paper's three groups there is one of ours: what look-up found for the root, which `treegraft-plus` sees too.
+A group of ours, look-up's evidence for the root, comes besides the paper's three; `treegraft-plus` uses it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from math import isfinite, log
 from methods.core.tree import DraftTree
 from methods.drafters.ngram_index import Evidence
 from methods.drafters.reselection import reselection_candidates
-from methods.schedulers.scheduler import DraftState, Latency
+from methods.latency import Latency
+from methods.schedulers.scheduler import DraftState
 from methods.settings import Settings
 
 CONTEXT_SIGNALS = ("log_prompt_tokens", "target_ms", "middle_ms", "log_latency_ratio")
@@ -57,28 +58,17 @@ def all_signals(
 
 
 def read_context(prompt_tokens: int, latency: Latency) -> list[float]:
-    """Return the signals that a prompt and a machine give."""
-    return [
-        log(1 + prompt_tokens),
-        latency.target_ms,
-        latency.middle_ms,
-        log(latency.target_ms / latency.middle_ms),
-    ]
+    """Return the signals of a prompt and a machine."""
+    return [log(1 + prompt_tokens), latency.target_ms, latency.middle_ms, log(latency.target_ms / latency.middle_ms)]
 
 
 def read_history(calls: Sequence[int], steps: int) -> list[float]:
-    """Return the signals that the steps taken give; the next step is the one behind them."""
+    """Return the signals of the steps taken so far."""
     return [(len(calls) + 1) / steps, sum(calls) / steps, *calls, *([0] * (steps - len(calls)))]
 
 
 def read_tree(tree: DraftTree, frontier: Sequence[int], settings: Settings) -> list[float]:
-    """Return the signals of the tree as it stands, not rescored.
-
-    Args:
-        tree: the draft tree.
-        frontier: nodes that the next step drafts from; may be empty.
-        settings: say how a middle step would reselect.
-    """
+    """Return the signals of the tree as it stands, not rescored; settings say how a middle step would reselect."""
     depths, scores = tree.depths, tree.scores
     candidates = reselection_candidates(tree, frontier, settings.reselect, settings.look_back)
     preview = frontier
@@ -89,7 +79,7 @@ def read_tree(tree: DraftTree, frontier: Sequence[int], settings: Settings) -> l
     delta = sum(depths[node] for node in preview) / len(preview) - before if preview else 0.0
     layers, today = set(own), set(frontier)
     finite = [scores[node] for node in preview if isfinite(scores[node])]
-    shown = max(1, len(preview))
+    count = max(1, len(preview))
     return [
         before,
         float(max(own, default=0)),
@@ -97,20 +87,14 @@ def read_tree(tree: DraftTree, frontier: Sequence[int], settings: Settings) -> l
         delta,
         float(len(candidates)),
         max(0.0, -delta),
-        sum(depths[node] not in layers for node in preview) / shown,
-        sum(node in today for node in preview) / shown,
+        sum(depths[node] not in layers for node in preview) / count,
+        sum(node in today for node in preview) / count,
         sum(finite) / len(finite) if finite else 0.0,
     ]
 
 
 def read_lookup(evidence: Sequence[Evidence]) -> list[float]:
-    """Return the signals of what look-up found for the root, the same in every step of a round.
-
-    They are the longest match, its best token's share, the distinct tokens, and the log of that token's age.
-
-    Args:
-        evidence: longest match first; empty where nothing was found.
-    """
+    """Return the root's longest match, its best token's share, the distinct tokens, and the log of that token's age."""
     if not evidence:
         return [0.0] * len(LOOKUP_SIGNALS)
     best = evidence[0]
@@ -118,12 +102,7 @@ def read_lookup(evidence: Sequence[Evidence]) -> list[float]:
 
 
 class SignalReader:
-    """Reads chosen signals of a state.
-
-    Args:
-        settings: the method's parameters.
-        names: the signals wanted, in the wanted order.
-    """
+    """Reads the signals in `names`, in that order."""
 
     def __init__(self, settings: Settings, names: Sequence[str]) -> None:
         groups = signal_groups(settings.steps)
@@ -139,7 +118,7 @@ class SignalReader:
         self._context = read_context(prompt_tokens, latency)
 
     def read(self, state: DraftState) -> list[float]:
-        """Return the wanted signals of a state."""
+        """Return the signals of a state."""
         tree = self._no_tree
         if self._asks_tree:
             tree = read_tree(state.tree, state.frontier, self._settings)

@@ -1,1 +1,1 @@
-"""Eight questions a task, written for this project: a suite that runs with no data and no network."""
+"""Eight of our own questions per task: a benchmark that needs no data and no network."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.cli import invoke
-from harness.results import last_attempts, read_rows
+from harness.records.rows import last_attempts, read_rows
 from methods.catalog import FAMILIES, catalogue
+from treegraft.cli.main import invoke
 
 TIMES = {"prefill_s", "decode_s", "e2e_s", "spans", "telemetry", "marks"}
 SMALL = ["run", "--pair", "toy", "--data", "embedded", "--threads", "1", "--max-new-tokens", "8"]

@@ -75,7 +75,7 @@ def test_schedules_that_hang_on_the_machine_s_times_are_not_timed_as_another_s(r
         assert run(*flags, "--latency", told, "--out", out).code == 0
     compared = treegraft("compare", "one", "other", "--mode", "replay", "--clock", clock)
     assert "method always-early: decides by its machine's times; replay both runs first" in compared.out
-    assert "T_tgt, T_mid told to schedulers: 40, 10 ms → 40, 30 ms" in compared.out
+    assert "T_tgt, T_mid of schedulers: 40, 10 ms → 40, 30 ms" in compared.out
     for out in ("one", "other"):
         assert treegraft("replay", out, "--clock", clock, "--out", f"{out}-again").code == 0
     again = treegraft("compare", "one-again", "other-again", "--mode", "replay", "--format", "json")

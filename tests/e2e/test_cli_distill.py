@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import invoke
 from tasks.registry import get_task
 from tasks.sources import load_questions
+from treegraft.cli.main import invoke
 
 pytestmark = pytest.mark.torch
 

@@ -44,19 +44,19 @@ def put(value, *path):
 
 
 MANIFESTS = {
-    "a key of another kind": (put("x", "config", "seed"), "manifest.json: config.seed: Input should be"),
-    "a pair without a target": (lambda content: content["pair"].pop("target"), "manifest.json: pair.target: Field"),
-    "a method without a name": (lambda content: content["methods"][1].pop("name"), "manifest.json: methods.1.name"),
-    "a setting out of range": (put(0, "methods", 1, "settings", "steps"), "manifest.json: methods.1.settings.steps"),
+    "a key of another kind": (put("x", "config", "seed"), "not a manifest (config.seed: Input should be"),
+    "a pair without a target": (lambda content: content["pair"].pop("target"), "not a manifest (pair.target: Field"),
+    "a method without a name": (lambda content: content["methods"][1].pop("name"), "not a manifest (methods.1.name"),
+    "a setting out of range": (put(0, "methods", 1, "settings", "steps"), "not a manifest (methods.1.settings.steps"),
 }
 
 
 @pytest.mark.parametrize(("change", "message"), MANIFESTS.values(), ids=MANIFESTS)
 def test_an_edited_manifest_is_refused_by_key(refused, edit, clock, change, message):
-    run = edit(change)
+    run, line = edit(change), f"manifest.json: {message}"
 
-    assert message in refused("replay", run, "--clock", clock)
-    assert message in refused("show", run, "nq/1", "--method", "all-small")
+    assert line in refused("replay", run, "--clock", clock)
+    assert line in refused("show", run, "nq/1", "--method", "all-small")
 
 
 def test_the_gate_refuses_an_edited_method(refused, edit, clock):

@@ -109,7 +109,7 @@ def test_a_method_that_gives_other_tokens_is_different_and_the_run_exits_with_1(
 
 
 def test_the_second_turn_follows_the_baselines_first_answer_whatever_the_others_gave(run, plugin, questions, rows_of):
-    from harness.toy import toy_tokenizer
+    from harness.models.toy import toy_tokenizer
 
     plugin(source("replace(made, token_ids=made.token_ids[:3])"), broken="Broken")
     turns = [["Hello?", "And?"]] * 4  # in one of the random orders the broken method surely comes first
@@ -169,8 +169,8 @@ def test_a_plug_in_that_cannot_be_used_is_refused(refused, plugin, tmp_path, poi
 
 
 def test_a_conversation_that_the_template_refuses_is_a_failed_row(run, questions, rows_of, monkeypatch):
-    from harness import loading
-    from harness.toy import toy_tokenizer
+    from harness.models import loading
+    from harness.models.toy import toy_tokenizer
 
     def strict():
         tokenizer = toy_tokenizer()

@@ -473,7 +473,7 @@ def test_a_broken_edge_model_is_named_by_its_key(refused, random_artifact, name)
         ({"when": "foo"}, "options: when"),
         ({"most": 0}, "options: most"),
         ({"most": True}, "options: most"),
-        ({"most": 9, "size": "budget"}, "options: most: nobody reads it with size budget"),
+        ({"most": 9, "size": "budget"}, "options: most: is not read with size budget"),
     ],
 )
 def test_unusable_options_of_calibrated_grafting_are_refused(refused, random_artifact, options, words):

@@ -1,8 +1,8 @@
 import pytest
 
-from harness.config import RunConfig
-from harness.results import last_attempts, read_rows
-from harness.store import read_manifest
+from harness.config.run_config import RunConfig
+from harness.records.manifest import read_manifest
+from harness.records.rows import last_attempts, read_rows
 
 SAMPLE = {
     "pair": "toy",
@@ -63,10 +63,10 @@ def test_every_flag_and_its_key_have_the_same_effect(treegraft, tmp_path):
     assert treegraft("run", "config.yaml").code == 0
     assert treegraft("run", *as_flags({**SAMPLE, "out": "by-flag"})).code == 0
     by_key, by_flag = read_manifest(tmp_path / "by-key"), read_manifest(tmp_path / "by-flag")
-    assert by_key.config == {**SAMPLE, "out": "by-key"}
-    assert by_flag.config == {**SAMPLE, "out": "by-flag"}
-    assert by_key.asked() == by_flag.asked()
-    assert by_key.methods[1]["settings"].items() >= {"steps": 3, "width": 4, "budget": 6}.items()
+    assert by_key.config.model_dump(mode="json") == {**SAMPLE, "out": "by-key"}
+    assert by_flag.config.model_dump(mode="json") == {**SAMPLE, "out": "by-flag"}
+    assert by_key.identity() == by_flag.identity()
+    assert by_key.methods[1].settings.model_dump().items() >= {"steps": 3, "width": 4, "budget": 6}.items()
     rows = [{row.key: row.token_ids for row in read_rows(tmp_path / name)} for name in ("by-key", "by-flag")]
     assert rows[0] == rows[1]
 
@@ -89,7 +89,7 @@ def test_a_flag_wins_over_the_configuration_which_wins_over_the_environment(
         "key": "embedded",
         "flag": "data",
     }
-    assert {out: manifest.config["seed"] for out, manifest in found.items()} == {"environment": 3, "key": 0, "flag": 3}
+    assert {out: manifest.config.seed for out, manifest in found.items()} == {"environment": 3, "key": 0, "flag": 3}
 
 
 @pytest.mark.torch
@@ -100,9 +100,9 @@ def test_methods_that_a_configuration_defines_run_under_their_own_names(treegraf
         "- {name: deep, base: all-small, steps: 4, exhaustion: release}\n"
     )
     assert treegraft("run", "config.yaml", "--out", "out", "--width", "3").code == 0
-    specs = {spec["name"]: spec["settings"] for spec in read_manifest(tmp_path / "out").methods}
+    specs = {spec.name: spec.settings for spec in read_manifest(tmp_path / "out").methods}
     assert list(specs) == ["autoregressive", "all-small", "narrow", "deep"]
-    assert {name: (spec["steps"], spec["width"], spec["budget"]) for name, spec in specs.items()} == {
+    assert {name: (spec.steps, spec.width, spec.budget) for name, spec in specs.items()} == {
         "autoregressive": (2, 3, 15),
         "all-small": (2, 3, 15),
         "narrow": (2, 3, 2),  # the flag wins over its own width

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results import MANIFEST_FILE
+from harness.records.manifest import MANIFEST_FILE
 
 
 @pytest.mark.torch
@@ -125,7 +125,7 @@ def test_show_draws_every_round_of_an_answer_or_one(treegraft, finished, rows_of
         (["nq/77", "--method", "all-small"], ["nq/77/0", "holds no answer of all-small"]),
         (["gsm8k/1", "--method", "all-small"], ["gsm8k/1/0", "holds no answer of all-small"]),
         (["nq/1/1", "--method", "all-small"], ["nq/1/1", "holds no answer of all-small"]),
-        (["nq/1", "--method", "prompt-lookup"], ["prompt-lookup", "shows no rounds"]),
+        (["nq/1", "--method", "prompt-lookup"], ["prompt-lookup", "has no per-round data"]),
         (["nq", "--method", "all-small"], ["nq", "task/id"]),
         (["nq/one", "--method", "all-small"], ["nq/one", "task/id"]),
         (["nq/²", "--method", "all-small"], ["nq/²", "task/id"]),
@@ -154,7 +154,7 @@ PAIR = "target: {toy: {seed: 0}}\nmiddle: {path: middle}\ndtype: fp32\n"
 @pytest.fixture
 def own_middle():
     """A pair whose middle drafter is a folder; return what saves one with weights of a seed."""
-    from harness.toy import toy_model, toy_tokenizer
+    from harness.models.toy import toy_model, toy_tokenizer
 
     def save(seed):
         toy_model(seed).save_pretrained("middle")

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.cli import invoke
-from harness.results import MANIFEST_FILE, ROWS_FILE
+from harness.records.manifest import MANIFEST_FILE
+from harness.records.rows import ROWS_FILE
+from treegraft.cli.main import invoke
 
 pytestmark = pytest.mark.torch
 
@@ -158,7 +159,7 @@ def test_a_disk_without_room_for_the_manifest_leaves_no_folder(run, tmp_path):
 
 
 def test_an_interrupted_run_says_so_and_can_be_continued(run, finished, contents, monkeypatch, tmp_path):
-    from harness.store import Store
+    from harness.records.store import Store
 
     real, calls = Store.append, []
 
@@ -188,7 +189,7 @@ def test_what_a_run_leaves_that_is_killed_while_it_loads_can_be_continued(run, t
 
 
 def test_rows_whose_manifest_vanishes_during_the_run_are_kept(finished):
-    from harness.store import Store
+    from harness.records.store import Store
 
     with Store(finished):
         (finished / MANIFEST_FILE).unlink()
@@ -213,7 +214,7 @@ def test_a_report_on_nothing_is_refused(refused, finished, tmp_path):
 
 
 def test_main_exits_with_the_code_of_the_command(monkeypatch):
-    from harness import cli
+    from treegraft.cli import main as cli
 
     monkeypatch.setattr("sys.argv", ["treegraft", "ls", "tasks"])
     with pytest.raises(SystemExit) as ended:

@@ -26,7 +26,7 @@ def test_help_listings_and_validation_import_no_torch(tmp_path):
     (tmp_path / "config.yaml").write_text("pair: toy\ndata: embedded\ntasks: [nq]\nbudget: 3\n")
     code = """
 import sys
-from harness.cli import invoke
+from treegraft.cli.main import invoke
 good = ("--help", "run --help", "--version", "ls methods", "ls tasks --json", "ls pairs", "validate config.yaml")
 bad = ("run --pair smolm2", "run --pair toy --data embedded --tasks nq --budget 0", "validate nowhere.yaml")
 for arguments in good + bad:
@@ -45,7 +45,7 @@ def test_a_run_leaves_one_line_on_standard_error_where_its_models_do_not_load_an
     (tmp_path / "no.gguf").write_bytes(b"no")
     code = """
 import sys
-from harness.cli import main
+from treegraft.cli.main import main
 for pair in ("nobody/no-such-model", "./empty", "odd.gguf", "no.gguf", "toy"):
     print(f"@@ {pair}", file=sys.stderr, flush=True)
     flags = f"--data embedded --tasks nq --limit 1 --max-new-tokens 4 --out out --pair {pair}"

@@ -53,7 +53,7 @@ def test_a_profile_of_random_weights_says_so_wherever_it_is_shown(treegraft, fin
     assert profile.about == "shapes of toy with random weights"
     assert profile.sources["target"] == "random, its shape from toy {'seed': 0}"
     assert profile.sources["middle"] == "random, its shape from layers [0, 2] of the target"
-    assert "nobody measured acceptance" in profile.sources["costs"]
+    assert "acceptance was not measured" in profile.sources["costs"]
     assert "its weights were random" in result.out
     assert set(profile.forwards) == set(profile.prefill) == {"target", "middle"}
     assert profile.costs.small_node_ms + profile.costs.small_step_ms > 0
@@ -145,7 +145,7 @@ dtype: fp32
 @pytest.fixture
 def cramped(questions):
     """A pair whose context has room for 48 tokens; return its flags, with questions of a short and two long prompts."""
-    from harness.toy import toy_model, toy_tokenizer
+    from harness.models.toy import toy_model, toy_tokenizer
 
     model = toy_model(0)
     model.config.max_position_embeddings = 60

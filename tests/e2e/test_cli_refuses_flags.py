@@ -1,6 +1,6 @@
 import pytest
 
-from harness.config import RunConfig
+from harness.config.run_config import RunConfig
 
 BASE = ["run", "--pair", "toy", "--data", "embedded", "--tasks", "nq", "--out", "out"]
 COUNT = ["0", "-1", "nan", "1.5", "many", ""]

@@ -10,7 +10,7 @@ RUN = ["run", "--data", "embedded", "--tasks", "nq", "--limit", "1", "--threads"
 @pytest.fixture
 def saved(tmp_path):
     """Save the toy model where a user would keep a model of their own."""
-    from harness.toy import toy_model, toy_tokenizer
+    from harness.models.toy import toy_model, toy_tokenizer
 
     folder = tmp_path / "model"
     toy_model(0).save_pretrained(folder)

@@ -4,8 +4,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from harness.results import MANIFEST_FILE, ROWS_FILE, Manifest, Row, load_rows
-from harness.store import read_manifest
+from harness.records.manifest import MANIFEST_FILE, Manifest, read_manifest
+from harness.records.rows import ROWS_FILE, load_rows
+from harness.records.schema import Row
 
 pytestmark = pytest.mark.torch
 
@@ -59,7 +60,7 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(run, tmp_path):
     result = run(*ONE, "--budget", "3", "--out", "out", "--dry-run")
     assert result.code == 0
     assert "nq: 1 questions (eval) from embedded" in result.out
-    assert 'all-small: treegraft {"budget": 3}' in result.out
+    assert 'all-small: treegraft; budget 3 (flag), scheduler "never" (catalogue)' in result.out
     assert "3 answers of at most 8 tokens" in result.out
     assert "minutes" in result.out
     assert list(tmp_path.iterdir()) == []
@@ -105,7 +106,7 @@ def test_outside_peers_cannot_be_verified_when_tokens_are_drawn(run, rows_of):
 
 def test_a_stop_string_ends_every_answer_at_the_same_token(run, rows_of):
     run(*ONE, "--max-new-tokens", "30", "--out", "free")
-    from harness.toy import toy_tokenizer
+    from harness.models.toy import toy_tokenizer
 
     whole = rows_of("free")[0].token_ids
     text = toy_tokenizer().decode(whole)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hardware_profiles.profile import write_profile
-from methods.value_system.values import TREES
+from harness.training.q_values import TREES
 
 FIT = ["go on", "one two three one two three", "abcabcabc", "why?", "count to ten and back"]
 OTHERS = ["la la la la", "a b c d a b c", "xyxyxyx"]
@@ -19,7 +19,7 @@ METHODS = {"autoregressive", "all-small", "all-mid"}
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, profile):
     """Two finished runs of the toy pair, one on questions for fitting, with their traces; and a profile."""
-    from harness.cli import invoke
+    from treegraft.cli.main import invoke
 
     folder = tmp_path_factory.mktemp("study")
     write_profile(profile, folder / "plain.yaml")
@@ -39,10 +39,10 @@ def runs(tmp_path_factory, profile):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Fit less: what is tested is what becomes of a fit."""
-    monkeypatch.setattr("methods.value_system.values.ITERATIONS", 1)
+    monkeypatch.setattr("harness.training.q_values.ITERATIONS", 1)
     monkeypatch.setitem(TREES, "n_estimators", 3)
-    monkeypatch.setattr("methods.value_system.distilling._EPOCHS", 5)
-    monkeypatch.setattr("harness.fitting.gains.RESAMPLES", 99)
+    monkeypatch.setattr("harness.training.distillation._EPOCHS", 5)
+    monkeypatch.setattr("harness.training.bootstrap.RESAMPLES", 99)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_runs_that_no_study_can_be_made_of_are_refused(refused, runs, plain, tmp
 
 
 def test_what_cannot_be_drawn_or_judged_is_told_before_the_work(refused, runs, plain, monkeypatch):
-    monkeypatch.setattr("harness.fitting.collect.Collector.collect", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr("harness.training.trace_collection.Collector.collect", lambda *_: pytest.fail("work began"))
 
     def message(*flags, **values):
         Path("study.yaml").write_text(yaml.safe_dump({"about": "x", **values}))

@@ -11,14 +11,21 @@ import time
 
 import pytest
 
-from harness.cli import invoke
-from harness.results import MANIFEST_FILE, ROWS_FILE
+from harness.records.manifest import MANIFEST_FILE
+from harness.records.rows import ROWS_FILE
+from treegraft.cli.main import invoke
 
 pytestmark = pytest.mark.torch
 
 RUN = ["run", "--pair", "toy", "--data", "embedded", "--tasks", "nq,mt_bench", "--limit", "5", "--threads", "1"]
 FLAGS = [*RUN, "--max-new-tokens", "24", "--methods", "all-small", "--seed", "3", "--temperature", "1"]
-PRELOADED = ["harness.cli", "harness.runner", "harness.run", "methods.tree_method", "rich.progress"]
+PRELOADED = [
+    "treegraft.cli.main",
+    "harness.run.block_runner",
+    "harness.run.execution",
+    "methods.tree_method",
+    "rich.progress",
+]
 
 
 @pytest.fixture(scope="module")

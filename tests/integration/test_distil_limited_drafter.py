@@ -9,7 +9,7 @@ import torch
 from methods.core.limited_head import LimitedHead
 from methods.core.sampling import DecodingParams
 from methods.core.stopwatch import Stopwatch
-from methods.drafters.columns import TokenColumns
+from methods.drafters.vocabulary_map import TokenColumns
 from methods.schedulers.scheduler import FixedSchedule
 
 pytestmark = pytest.mark.torch

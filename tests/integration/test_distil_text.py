@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.distil.openings import Steering
-from harness.distil.scripts import Limits
-from harness.distil.text import Author, TextFolder
-from harness.distil.writing import Writer
-from harness.errors import UserError
+from foundation.errors import UserError
+from harness.distil.batched_generation import Writer
+from harness.distil.prompt_seeds import Steering
+from harness.distil.sequence_templates import TokenLimits
+from harness.distil.shards import Author, TextFolder
 
 pytestmark = pytest.mark.torch
 
@@ -16,12 +16,12 @@ OWN = ("Why is the sky blue?", "How so?", "Name three birds.")
 @pytest.fixture(scope="module")
 def author(one_thread):
     """Build an author over the toy target, a few tokens a turn; two batches hold the user's three questions."""
-    from harness.toy import toy_model, toy_tokenizer
+    from harness.models.toy import toy_model, toy_tokenizer
 
     writer = Writer(toy_model(0), frozenset({256}))
 
     def build(seed=0):
-        return Author(writer, toy_tokenizer(), "chat", 2, seed, Limits(question=6, answer=5, article=7), OWN)
+        return Author(writer, toy_tokenizer(), "chat", 2, seed, TokenLimits(question=6, answer=5, article=7), OWN)
 
     return build
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.distil.agreement import greedy_answers, hits, rates
+from harness.distil.agreement import decode_greedily, hits, rates
+from harness.distil.batched_generation import Writer
 from harness.distil.distil import distil
 from harness.distil.prompts import task_prompts
 from harness.distil.settings import DistilSettings
-from harness.distil.writing import Writer
-from harness.distilled import distilled, read_card
-from harness.loading import load_pair
-from harness.pair import get_pair
-from harness.shared_layers import sharing_layers
+from harness.models.distilled import load_distilled, read_card
+from harness.models.loading import load_pair
+from harness.models.pair import get_pair
+from harness.models.shared_layers import sharing_layers
 from methods.core.model import TreeModel
 
 pytestmark = pytest.mark.torch
@@ -67,7 +67,7 @@ def questions(settings):
     target = loaded.models.target.model
     asked = task_prompts(settings, loaded.pair, loaded.models.tokenizer)
     prompts = [prompt for own in asked.values() for prompt in own]
-    return loaded, greedy_answers(Writer(target, loaded.eos_ids), prompts, settings.max_new_tokens)
+    return loaded, decode_greedily(Writer(target, loaded.eos_ids), prompts, settings.max_new_tokens)
 
 
 def agreement(model, answers):
@@ -86,7 +86,7 @@ def test_training_doubles_the_agreement(settings, distilled_once, questions):
     loaded, answers = questions
     target = loaded.models.target.model
     untrained = agreement(sharing_layers(target, LAYERS, "layers"), answers)
-    trained = agreement(distilled(target, loaded.weights["target"]["sha256"], Path(settings.out)), answers)
+    trained = agreement(load_distilled(target, loaded.weights["target"]["sha256"], Path(settings.out)), answers)
 
     assert untrained["top1"] < 0.16  # 13 % here
     assert trained["top1"] > 0.28  # 34 to 35 % with each of three seeds

@@ -5,14 +5,14 @@ import copy
 import pytest
 import torch
 
-from harness.distil.lessons import Lessons
-from harness.distil.scripts import Part, Segment
+from foundation.errors import UserError
+from harness.distil.batched_generation import Writer
+from harness.distil.dataset import Dataset
+from harness.distil.sequence_templates import Part, Segment
 from harness.distil.settings import DistilSettings
+from harness.distil.shards import TextFolder
 from harness.distil.student import student_of, trained_state
-from harness.distil.text import TextFolder
 from harness.distil.training import Trainer
-from harness.distil.writing import Writer
-from harness.errors import UserError
 
 pytestmark = pytest.mark.torch
 
@@ -39,7 +39,7 @@ def text(target, prompts, tmp_path_factory):
 def training(target, text, tmp_path):
     """Build a trainer over a fresh student, whose state lies in one folder."""
 
-    def build(layers=(0, 2), tokens=TOKENS, lessons=Lessons, save_every=2, **changes):
+    def build(layers=(0, 2), tokens=TOKENS, lessons=Dataset, save_every=2, **changes):
         settings = {"epochs": 3, "batch_tokens": 256, "learning_rate": 3e-3, "warmup": 2, **changes}
         recipe = DistilSettings(layers=list(layers), out="nowhere", **settings)
         student = student_of(target, layers)
@@ -153,7 +153,7 @@ def test_a_student_of_all_layers_is_the_target_itself(training):
     assert first_agreement(training, layers=(0, 2)) < 0.9
 
 
-class OneLater(Lessons):
+class OneLater(Dataset):
     """The mutant: the teacher says what comes behind the token that is to be predicted."""
 
     def lesson(self, batch):

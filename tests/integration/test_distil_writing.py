@@ -6,9 +6,9 @@ import random
 import pytest
 import torch
 
-from harness.distil import writing
-from harness.distil.scripts import Part, Segment
-from harness.distil.writing import Writer
+from harness.distil import batched_generation
+from harness.distil.batched_generation import Writer
+from harness.distil.sequence_templates import Part, Segment
 from methods.core.model import KVCache
 
 pytestmark = pytest.mark.torch
@@ -142,14 +142,14 @@ def positions_from_nought(monkeypatch):
 
 def first_head_of_each_group(monkeypatch):
     """The mutant: heads are grouped the other way round."""
-    group = writing._grouped_attention
+    group = batched_generation._grouped_attention
 
     def crossed(module, query, key, value, mask, **options):
         if query.shape[2] == 1:
             query = query.unflatten(1, (-1, key.shape[1])).transpose(1, 2).flatten(1, 2)
         return group(module, query, key, value, mask, **options)
 
-    monkeypatch.setitem(writing.AttentionInterface._global_mapping, writing._GROUPED, crossed)
+    monkeypatch.setitem(batched_generation.AttentionInterface._global_mapping, batched_generation._GROUPED, crossed)
 
 
 @pytest.mark.parametrize("mutate", [wrong_rows, positions_from_nought, first_head_of_each_group])
@@ -162,8 +162,8 @@ def test_the_check_of_answers_fails_on_a_mutant(llama, writer, ragged, hf_tokens
 
 
 def test_the_check_of_signals_fails_on_shifted_hidden_states(llama, writer, ragged, close, monkeypatch):
-    finished = writing._finished
-    monkeypatch.setattr(writing, "_finished", lambda own, hidden: finished(own, hidden.roll(-1, dims=0)))
+    finished = batched_generation._finished
+    monkeypatch.setattr(batched_generation, "_finished", lambda own, hidden: finished(own, hidden.roll(-1, dims=0)))
     written = writer(llama).write(questions(ragged), seed=0)
 
     with pytest.raises(AssertionError):

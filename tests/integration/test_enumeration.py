@@ -6,13 +6,13 @@ from itertools import product
 
 import pytest
 
+from harness.training.enumeration import Enumerator
+from harness.training.traces import SCHEMA_VERSION
 from methods.core.generation import Forward
 from methods.core.sampling import DecodingParams
 from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
 from methods.method import Models
-from methods.value_system.enumeration import Enumerator
-from methods.value_system.traces import SCHEMA_VERSION
 
 pytestmark = pytest.mark.torch
 
@@ -169,7 +169,7 @@ def test_signals_are_those_that_the_online_scheduler_reads(build, models, random
         online = build("treegraft", **settings)
         read.clear()
         _, rounds = online.redraft(prompt, answer, COUNT)
-        records = [record for _, record in rounds]
+        records = [one.record for one in rounds]
         expected = iter(list(read))
         traced = list(enumerator(build, models, **settings_of("continue")).trace(prompt, answer, COUNT))
         place = 0

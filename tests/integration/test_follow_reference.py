@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.certificate import certify_flips
+from harness.run.losslessness import certify_flips
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 

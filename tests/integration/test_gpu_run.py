@@ -7,10 +7,11 @@ import pytest
 
 from hardware_profiles import gpu
 from hardware_profiles.profile import write_profile
-from harness import gpus
-from harness.results import read_manifest, read_rows
-from harness.run import run
-from harness.runner import Runner
+from harness.models import gpus
+from harness.records.manifest import read_manifest
+from harness.records.rows import read_rows
+from harness.run.block_runner import BlockRunner
+from harness.run.execution import run
 from reports.tables import render_report
 
 KEYS = {"pair": "toy", "data": "embedded", "tasks": ["nq"], "limit": 3, "max_new_tokens": 8, "threads": 1}
@@ -39,7 +40,7 @@ def go(tmp_path):
 
 def answers_meanwhile(monkeypatch, act):
     """Call `act(number)` before each answer, those of the warm-up aside."""
-    answer, seen = Runner._answer, []
+    answer, seen = BlockRunner._answer, []
 
     def acting(self, method, prompt, params):
         if self._counting:
@@ -47,15 +48,15 @@ def answers_meanwhile(monkeypatch, act):
             seen.append(method)
         return answer(self, method, prompt, params)
 
-    block = Runner.run_block
+    block = BlockRunner.run_block
 
     def counting(self, *arguments):
         self._counting = True
         return block(self, *arguments)
 
-    monkeypatch.setattr(Runner, "_counting", False, raising=False)
-    monkeypatch.setattr(Runner, "run_block", counting)
-    monkeypatch.setattr(Runner, "_answer", acting)
+    monkeypatch.setattr(BlockRunner, "_counting", False, raising=False)
+    monkeypatch.setattr(BlockRunner, "run_block", counting)
+    monkeypatch.setattr(BlockRunner, "_answer", acting)
 
 
 def test_rows_manifest_and_report_show_the_numbers_planted(on_gpus, go):

@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from methods import treegraft
-from methods.calibrated import CalibratedGrafting, Reached
+from harness.training.edge_regression import PRIOR
+from methods.calibrated.artifact import CostTable, EdgeArtifact, write_edges
+from methods.calibrated.edge_model import Recent
+from methods.calibrated.method import CalibratedGrafting, ThroughputEstimate
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.stopwatch import Stopwatch
-from methods.drafters.edge_model import Recent
-from methods.schedulers.edge_artifact import CostTable, EdgeArtifact, write_edges
 from methods.schedulers.scheduler import FixedSchedule
-from methods.value_system.edges import PRIOR
+from methods.treegraft import method as treegraft
 
 pytestmark = pytest.mark.torch
 
@@ -57,6 +57,10 @@ def rounds(method, prompt, count, schedules=((1, 0, 1, 0, 1),), seed=0):
         method.advance(new, accepted, WATCH)
 
 
+def middle_of(method):
+    return method.drafters[0]
+
+
 def check_lines(method, drafter, fresh, close, prompts=PROMPTS, count=4):
     """Compare every evaluated node's distribution over the common vocabulary with a fresh forward's."""
     import torch
@@ -66,7 +70,7 @@ def check_lines(method, drafter, fresh, close, prompts=PROMPTS, count=4):
     common = min(64, known)
     for seed, prompt in enumerate(prompts):
         for context in rounds(method, prompt, count, seed=seed):
-            tree, nodes = method.drafted, drafter._nodes
+            tree, nodes = method.drafted, drafter.nodes
             for node in nodes.rows:
                 path = [tree.tokens[step] for step in tree.path(node)[1:]]
                 text = [token if token < known else 0 for token in [*context, *path]]
@@ -103,14 +107,14 @@ def free_calls(tmp_path_factory):
 def test_cached_distributions_equal_a_fresh_forward_at_every_round(grafting, fresh, close, kind, changes):
     method = grafting(kind, **changes)
 
-    assert check_lines(method, method._middle, fresh, close) > 100
+    assert check_lines(method, middle_of(method), fresh, close) > 100
 
 
 @pytest.mark.parametrize("name", ["all-mid", "treegraft-no-nd", "treegraft-release", "treegraft-no-eg-keep"])
 def test_they_do_whatever_is_reselected_or_deleted(grafting, fresh, close, name):
     method = grafting(name=name, vocab_size=5)
 
-    assert check_lines(method, method._middle, fresh, close, PROMPTS[2:]) > 50
+    assert check_lines(method, middle_of(method), fresh, close, PROMPTS[2:]) > 50
 
 
 @pytest.mark.parametrize("kind", ["Llama", "Qwen2, windows", "50 tokens", "80 tokens"])
@@ -118,7 +122,7 @@ def test_those_of_a_cascade_do_too(grafting, fresh, close, kind):
     kind, changes = DRAFTERS[kind]
     method = grafting(kind, name="csd", **changes)
 
-    assert check_lines(method, method._middle, fresh, close) > 100
+    assert check_lines(method, middle_of(method), fresh, close) > 100
 
 
 @pytest.mark.parametrize("kind", ["Llama", "Qwen2, windows", "50 tokens", "80 tokens"])
@@ -126,14 +130,14 @@ def test_those_of_calibrated_grafting_do_too_however_often_it_calls(grafting, fr
     kind, changes = DRAFTERS[kind]
     method = grafting(kind, name="treegraft-calibrated", **changes)
 
-    assert check_lines(method, method._middle, fresh, close) > 100
+    assert check_lines(method, middle_of(method), fresh, close) > 100
     assert method.schedule().count(1) > 1
 
 
 def test_a_small_neural_models_do_too(grafting, fresh, close):
     method = grafting(name="neural-small")
 
-    assert check_lines(method, method._small_model, fresh, close) > 50
+    assert check_lines(method, method.small, fresh, close) > 50
 
 
 class LosesARow(TreeModel):
@@ -166,7 +170,7 @@ class WrongAncestors:
     """Later nodes of a round see the rows that stand before theirs."""
 
     def evaluate(self, tree, nodes):
-        visibility = self._nodes.visibility
+        visibility = self.nodes.visibility
 
         def by_index(tree, nodes):
             visible = visibility(tree, nodes)
@@ -177,7 +181,7 @@ class WrongAncestors:
                 row[max(0, own + 1 - seen) : own + 1] = True
             return visible
 
-        self._nodes.visibility = by_index
+        self.nodes.visibility = by_index
         return super().evaluate(tree, nodes)
 
 
@@ -193,10 +197,10 @@ def corrupt(middle, mutant):
 @pytest.mark.parametrize("mutant", [LosesARow, KeepsARow, NeverCatchesUp, WrongAncestors])
 def test_the_check_of_distributions_fails_on_a_mutant(grafting, fresh, close, mutant, name):
     method = grafting(name=name)
-    corrupt(method._middle, mutant)
+    corrupt(middle_of(method), mutant)
 
     with pytest.raises(AssertionError):
-        check_lines(method, method._middle, fresh, close)
+        check_lines(method, middle_of(method), fresh, close)
 
 
 CALL, SKIP = (1, 0, 1, 0, 1), (0, 0, 0, 0, 0)
@@ -228,7 +232,7 @@ def test_a_drafter_that_is_called_now_and_then_proposes_what_a_fresh_one_does(gr
 
     assert check_alternating(method, fresh_method, schedules) > 50
 
-    corrupt(method._middle, NeverCatchesUp)
+    corrupt(middle_of(method), NeverCatchesUp)
     with pytest.raises(AssertionError):
         check_alternating(method, fresh_method, schedules)
 
@@ -237,7 +241,7 @@ class Forgetful(CalibratedGrafting):
     """Calibrated grafting that begins every round as an answer's first."""
 
     def draft(self, context, remaining, watch, forwards):
-        self._recent, self._reached = Recent(), Reached(self._artifact.rate)
+        self.recent, self._throughput = Recent(), ThroughputEstimate(self._artifact.rate)
         self._costs = self._artifact.costs_at(1)
         return super().draft(context, remaining, watch, forwards)
 
@@ -251,7 +255,7 @@ def test_calibrated_grafting_that_calls_now_and_then_drafts_what_a_fresh_one_doe
 
     assert check_alternating(method, fresh_method, (CALL, SKIP, SKIP, CALL)) > 50
 
-    corrupt(method._middle, NeverCatchesUp)
+    corrupt(middle_of(method), NeverCatchesUp)
     with pytest.raises(AssertionError):
         check_alternating(method, fresh_method, (CALL, SKIP, SKIP, CALL))
 
@@ -261,7 +265,7 @@ def test_a_cascade_drafts_what_one_does_that_has_just_been_given_the_whole_conte
 
     assert check_alternating(method, fresh_method, [CALL]) > 50
 
-    corrupt(method._middle, NeverCatchesUp)
+    corrupt(middle_of(method), NeverCatchesUp)
     with pytest.raises(AssertionError):
         check_alternating(method, fresh_method, [CALL])
 

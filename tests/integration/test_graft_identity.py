@@ -58,16 +58,16 @@ def test_greedy_answers_equal_generate(pair, method, hf_tokens, kind, name):
 
 def draws_below_the_wrong_node(tree, logits, sampler, context, position):
     """The mutant: a node that is accepted is followed by what the target says behind the node before it."""
-    from methods.core.verify import walk
+    from methods.core.verify import verify_tree
 
-    nodes, drawn = walk(tree, logits, sampler, context, position)
+    nodes, drawn = verify_tree(tree, logits, sampler, context, position)
     return nodes, [*drawn[:-1], int(logits[max(0, nodes[-1] - 1)].argmax())]
 
 
 def test_the_identity_check_fails_on_a_mutant(pair, method, hf_tokens, monkeypatch):
-    from methods import tree_method
+    from methods.core import verifiers
 
-    monkeypatch.setattr(tree_method, "walk", draws_below_the_wrong_node)
+    monkeypatch.setattr(verifiers, "verify_tree", draws_below_the_wrong_node)
     with pytest.raises(AssertionError):
         test_greedy_answers_equal_generate(pair, method, hf_tokens, "Llama", "treegraft-fixed")
 
@@ -162,7 +162,7 @@ def test_an_assistant_drafts_as_far_as_it_is_told(pair, method):
 
 @pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "csd", "assisted"])
 def test_without_a_middle_drafter_a_method_says_what_it_lacks(llama, method, name):
-    from harness.errors import UserError
+    from foundation.errors import UserError
 
     with pytest.raises(UserError, match="no middle drafter"):
         method(name, llama)

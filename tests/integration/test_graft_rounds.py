@@ -9,8 +9,9 @@ from methods.catalog import catalogue
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 from methods.core.tree import DraftTree
+from methods.drafters.neural import NeuralDrafter
 from methods.settings import Settings
-from methods.treegraft import TreeGraft
+from methods.treegraft.method import TreeGraft
 
 pytestmark = pytest.mark.torch
 
@@ -101,8 +102,6 @@ def test_rounds_say_what_the_models_did(build, calls, sizes, name, params):
 
 
 def test_the_record_check_fails_where_a_forwards_unseen_tokens_are_not_counted(build, calls, monkeypatch):
-    from methods.drafters.neural import NeuralDrafter
-
     evaluate = NeuralDrafter.evaluate
     monkeypatch.setattr(NeuralDrafter, "evaluate", lambda self, tree, nodes: evaluate(self, tree, nodes) and len(nodes))
     decoder = build("treegraft-fixed")
@@ -115,7 +114,7 @@ def test_the_record_check_fails_where_a_forwards_unseen_tokens_are_not_counted(b
 @pytest.mark.parametrize("name", DRAFTING)
 def test_prefill_is_one_forward_a_model_that_has_something_to_see(build, name):
     decoder = build(name)
-    roles = ["target", *(role for role, _ in decoder._neural())]
+    roles = ["target", *(drafter.role for drafter in decoder.drafters if isinstance(drafter, NeuralDrafter))]
     for prompt in PROMPTS:
         prefill = decoder.generate(prompt, GREEDY).prefill
         expected = [(role, len(prompt) - 1, 0) for role in roles if len(prompt) > 1]
@@ -133,14 +132,14 @@ def test_time_goes_to_whoever_worked(build):
 @pytest.mark.parametrize("name", ["treegraft-fixed", "all-mid", "treegraft-release"])
 def test_a_middle_evaluates_far_less_than_the_trees_it_grows(build, calls, name):
     decoder = build(name)
-    whole, extend = [], decoder._middle.extend
+    whole, extend = [], decoder.middle.extend
 
     def record(tree, frontier, step, cap):
         result = extend(tree, frontier, step, cap)
         whole.append(tree.held)  # what the public code would have forwarded at the next call, and nearly at this one
         return result
 
-    decoder._middle.extend = record
+    decoder.middle.extend = record
     for prompt in PROMPTS:
         decoder.generate(prompt, GREEDY)
 
@@ -192,8 +191,8 @@ def check_redrafted(decoder, prompts, params, sent, redraft=TreeGraft.redraft):
         prefill, rounds = redraft(decoder, prompt, generation.token_ids, params.max_new_tokens)
         again = [*rounds]
         assert prefill == generation.prefill
-        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _ in again] == sent
-        assert [record for _, record in again] == generation.rounds
+        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _, _ in again] == sent
+        assert [one.record for one in again] == generation.rounds
 
 
 @pytest.fixture

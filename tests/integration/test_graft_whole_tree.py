@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import pytest
 
+from methods.core.generation import Forward
 from methods.core.model import TreeModel
 from methods.core.stopwatch import Stopwatch
 from methods.drafters.middle import MiddleDrafter
 from methods.method import Models
 from methods.settings import Settings
-from methods.treegraft import TreeGraft
+from methods.treegraft.method import TreeGraft
 
 pytestmark = pytest.mark.torch
 
@@ -35,18 +36,19 @@ class WholeTree:
     def __init__(self, model, settings):
         self.model, self.settings = model, settings
 
+    role = "middle"
+
     def begin(self, context, capacity):
         self.model.begin(capacity)
+        return []
 
     def begin_round(self, context):
         self.model.prefill(known(context[self.model.length : -1]))
 
-    seen = 0
-
-    def fits(self, tree):
+    def fits(self, tree, frontier):
         return True
 
-    def commit(self, accepted):
+    def advance(self, new, accepted):
         pass
 
     def extend(self, tree, frontier, step, cap):
@@ -76,7 +78,7 @@ class WholeTree:
                 tree.remove(child)
             following = [node for node in following if tree.is_held(node)]
         following.sort(key=lambda node: (-tree.scores[node], node))
-        return following[: len(following) if step == 1 else width], len(tree)
+        return following[: len(following) if step == 1 else width], Forward("middle", step, len(tree), 0)
 
 
 class Cramped(Settings):
@@ -96,10 +98,10 @@ def method_of(models, settings, kind):
     target, middle = (TreeModel(model) for model in models)
     method = TreeGraft(Models(target, None, middle=middle), settings)
     if kind is WholeTree:
-        method._middle = WholeTree(middle, settings)
+        method.middle = WholeTree(middle, settings)
     else:
         names = ("width", "look_back", "reselect", "non_destructive")
-        method._middle = kind(middle, vocabulary=VOCABULARY, **{name: getattr(settings, name) for name in names})
+        method.middle = kind(middle, vocabulary=VOCABULARY, **{name: getattr(settings, name) for name in names})
     return method
 
 
@@ -132,7 +134,7 @@ def check_rounds(models, case, schedule, seed, rounds, kind=MiddleDrafter):
     for method in methods:
         method.models.target.begin(400)
         method.begin(context, 400)
-        method._lookup._estimate = untied(seed)
+        method.small._estimate = untied(seed)
     for _ in range(rounds):
         trees, schedules = [], []
         for place, method in enumerate(methods):
@@ -180,7 +182,7 @@ def missing(part):
 
     class Mutant(MiddleDrafter):
         def needed(self, tree, candidates):
-            known, all_needed = self._nodes.rows.keys(), super().needed(tree, candidates)
+            known, all_needed = self.known.rows.keys(), super().needed(tree, candidates)
             sets = {
                 "S1": {node for node in all_needed if tree.children[node]},
                 "S2": {node for node in candidates if tree.parents[node] not in known},

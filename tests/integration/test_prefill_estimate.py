@@ -58,3 +58,15 @@ def test_scoring_commits_what_a_plain_prefill_commits(llama):
     PrefillEstimate(WIDTH).prefill(model, [5, 6, 7], [5, 6, 7, 8])
 
     assert (model.length, model.pending) == (3, 0)
+
+
+def test_a_second_prompts_scores_are_its_own(llama):
+    estimate, target = PrefillEstimate(WIDTH), TreeModel(llama)
+    for prompt in ([5, 6, 7, 8], [9, 10, 11]):
+        target.begin(len(prompt))
+        estimate.prefill(target, prompt[:-1], prompt)
+    alone = PrefillEstimate(WIDTH)
+    target.begin(3)
+    alone.prefill(target, [9, 10], [9, 10, 11])
+
+    assert [estimate(place, 1, 1, 1) for place in range(5)] == [alone(place, 1, 1, 1) for place in range(5)]

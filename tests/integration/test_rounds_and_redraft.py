@@ -1,12 +1,15 @@
 """What a generation says about its rounds adds up, and is enough to draft the same trees again."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 
+from methods import tree_method
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
-from methods.treegraft import TreeGraft
+from methods.core.stopwatch import Stopwatch
+from methods.treegraft.method import TreeGraft
 
 pytestmark = pytest.mark.torch
 
@@ -91,10 +94,10 @@ def test_the_parts_of_a_generations_time_add_up_to_the_whole(llama, method, prom
     assert spans["middle_s"] == spans["scheduler_s"] == 0
 
 
-def test_a_generation_without_spans_is_the_same(llama, method, prompts, ours):
+def test_a_generation_without_spans_is_the_same(llama, method, prompts, ours, monkeypatch):
     decoder = method(ours[0], llama, **ours[1])
     timed = decoder.generate(prompts[1], DECODINGS["greedy"])
-    decoder.spans = False
+    monkeypatch.setattr(tree_method, "Stopwatch", partial(Stopwatch, spans=False))
     untimed = decoder.generate(prompts[1], DECODINGS["greedy"])
 
     assert untimed.spans is None
@@ -123,8 +126,8 @@ def check_redrafted(decoder, prompts, params, sent, most):
         prefill, rounds = decoder.redraft(prompt, generation.token_ids, most(generation))
         again = [*rounds]
         assert prefill == generation.prefill
-        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _ in again] == sent
-        assert [record for _, record in again] == generation.rounds
+        assert [(tree.tokens, tree.depths, tree.visibility().tolist()) for tree, _, _ in again] == sent
+        assert [one.record for one in again] == generation.rounds
 
 
 @pytest.mark.parametrize("params", DECODINGS.values(), ids=DECODINGS)

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from methods import tree_method
+from methods.core import verifiers
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams, Sampler
 from methods.core.tree import DraftTree
-from methods.core.verify import walk
+from methods.core.verify import verify_tree
 from methods.method import Models
 from methods.settings import Settings
 from methods.tree_method import TreeMethod
@@ -128,7 +128,7 @@ def test_a_draft_that_is_mostly_accepted_changes_nothing(model, few, truth, deco
 
 
 def greedy_bonus(tree, logits, sampler, context, position):
-    nodes, drawn = walk(tree, logits, sampler, context, position)
+    nodes, drawn = verify_tree(tree, logits, sampler, context, position)
     if not tree.children[nodes[-1]]:
         drawn[-1] = int(logits[nodes[-1]].argmax())
     return nodes, drawn
@@ -152,7 +152,7 @@ def penalty_on_the_context_alone(tree, logits, sampler, context, position):
     ],
 )
 def test_the_token_check_fails_on_a_mutant(model, few, truth, monkeypatch, mutant, decoding):
-    monkeypatch.setattr(tree_method, "walk", mutant)
+    monkeypatch.setattr(verifiers, "verify_tree", mutant)
 
     with pytest.raises(AssertionError):
         check_foreseen(model, few, decoding, truth(decoding))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from harness.errors import UserError
-from harness.shared_layers import sharing_layers
+from foundation.errors import UserError
+from harness.models.shared_layers import sharing_layers
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.distil.model_card import model_card
-from harness.distilled import WEIGHTS, read_card
-from harness.loading import distilled_folder
-from harness.prompts import conversation, prompt_ids
+from harness.models.distilled import WEIGHTS, read_card
+from harness.models.loading import distilled_folder
+from harness.models.prompts import conversation, prompt_ids
 from tasks.registry import get_task
 from tasks.sources import load_questions
 
@@ -34,7 +34,7 @@ def test_no_path_of_the_machine_that_made_it_is_in_its_cards():
 
 @pytest.mark.usefixtures("every_core")
 def test_it_agrees_with_its_target_on_embedded_questions(smollm2):
-    from harness.distil.agreement import Answer, hits, rates
+    from harness.distil.agreement import GreedyAnswer, hits, rates
     from methods.catalog import load_family, resolve
     from methods.core.sampling import DecodingParams
 
@@ -45,7 +45,7 @@ def test_it_agrees_with_its_target_on_embedded_questions(smollm2):
         question = load_questions(get_task(task), data="embedded").questions[0]
         prompt = prompt_ids(smollm2.models.tokenizer, "chat", conversation(question.turns, []))
         generation = target.generate(prompt, DecodingParams(32, eos_ids=smollm2.eos_ids))
-        answers.append(Answer(prompt, generation.token_ids))
+        answers.append(GreedyAnswer(prompt, generation.token_ids))
 
     found = rates(hits(smollm2.models.middle, answers))
 

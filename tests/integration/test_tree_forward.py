@@ -141,7 +141,7 @@ def test_a_prefill_in_parts_or_scored_equals_one_at_once(llama, fresh, close, le
 
 
 def test_layers_that_cannot_see_a_tree_are_refused(tiny):
-    from harness.errors import UserError
+    from foundation.errors import UserError
 
     model = tiny("Qwen2", seed=9)
     model.config.layer_types = ["full_attention", "linear_attention", "full_attention"]

@@ -9,18 +9,19 @@ import random
 import pytest
 import torch
 
+from harness.training.edge_regression import PRIOR
+from methods.calibrated.edge_model import Recent
+from methods.calibrated.survival_tree import SurvivalTree
 from methods.core.sampling import DecodingParams, Sampler
 from methods.core.tree import DraftTree
-from methods.core.verify import walk
-from methods.drafters.edge_model import Recent
-from methods.drafters.max_gram import MaxGram
+from methods.core.verify import verify_tree
 from methods.drafters.ngram import NgramDrafter, counts_estimate
 from methods.drafters.ngram_index import NgramIndex
-from methods.drafters.survival import SurvivalTree
-from methods.schedulers.scheduler import DraftState, Latency, make_scheduler
+from methods.latency import Latency
+from methods.rivals.csd.max_gram import MaxGram
+from methods.schedulers.scheduler import DraftState, make_scheduler
 from methods.schedulers.signals import read_lookup
 from methods.settings import Settings
-from methods.value_system.edges import PRIOR
 
 CONTEXT = 1000
 VOCABULARY = 400  # small enough that look-up finds plenty
@@ -36,7 +37,7 @@ def context():
 def grown_tree(drafter, context):
     tree, frontier = DraftTree(context[-1]), [0]
     for step in range(1, STEPS + 1):
-        frontier = drafter.extend(tree, frontier, step, CAP)
+        frontier, _ = drafter.extend(tree, frontier, step, CAP)
     return tree
 
 
@@ -110,7 +111,7 @@ def test_verifying_a_tree(benchmark, drafter, context, temperature):
     tree = grown_tree(drafter, context).prune(BUDGET)
     logits = torch.randn(len(tree), 49152, generator=torch.Generator().manual_seed(0))
     sampler = Sampler(DecodingParams(32, temperature=temperature, top_p=0.9 if temperature else 1.0))
-    nodes, drawn = benchmark(walk, tree, logits, sampler, context, 0)
+    nodes, drawn = benchmark(verify_tree, tree, logits, sampler, context, 0)
     assert len(nodes) == len(drawn)
 
 
@@ -120,7 +121,7 @@ def grown_state(drafter, context):
     tree = DraftTree(context[-1])
     frontier = [0]
     for step in (1, 2):
-        frontier = drafter.extend(tree, frontier, step, 511)
+        frontier, _ = drafter.extend(tree, frontier, step, 511)
     return DraftState(tree, frontier, 3, [0, 0])
 
 

@@ -10,13 +10,14 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from harness.loading import load_pair
-from harness.pair import get_pair
-from harness.prompts import conversation, prompt_ids
+from harness.models.loading import load_pair
+from harness.models.pair import get_pair
+from harness.models.prompts import conversation, prompt_ids
+from methods.calibrated.survival_tree import SurvivalTree
 from methods.catalog import load_family, resolve
 from methods.core.sampling import DecodingParams
-from methods.drafters.survival import SurvivalTree
-from methods.schedulers.scheduler import DraftState, Latency, make_scheduler
+from methods.latency import Latency
+from methods.schedulers.scheduler import DraftState, make_scheduler
 from tasks.registry import get_task
 from tasks.sources import load_questions
 

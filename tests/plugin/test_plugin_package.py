@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import invoke
-from harness.results import last_attempts, load_rows, read_rows
+from harness.records.rows import last_attempts, load_rows, read_rows
+from treegraft.cli.main import invoke
 
 pytestmark = pytest.mark.torch
 
@@ -86,7 +86,7 @@ def test_a_name_that_the_catalogue_has_is_an_error_of_one_line(install, capsys, 
 
 def test_a_process_of_its_own_finds_the_package_too(install):
     site = install()
-    code = "from harness.cli import invoke; import sys; sys.exit(invoke(['ls', 'methods']))"
+    code = "from treegraft.cli.main import invoke; import sys; sys.exit(invoke(['ls', 'methods']))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert "backwards" in done.stdout

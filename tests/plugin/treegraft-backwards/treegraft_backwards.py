@@ -1,11 +1,11 @@
-"""A method that drafts the last tokens of the context backwards: a palindrome is its best case."""
+"""Two methods: one drafts the context's last tokens backwards (palindromes suit it), one is TreeGraft's subclass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from treegraft import DraftTree, Forward, TreeMethod
+from treegraft import DraftTree, Forward, TreeGraft, TreeMethod
 
 
 class Backwards(TreeMethod):
@@ -29,3 +29,7 @@ class Backwards(TreeMethod):
     def schedule(self) -> list[int]:
         """Return a 0: each round takes one small step."""
         return [0]
+
+
+class Grafted(TreeGraft):
+    """TreeGraft with nothing of its own: a start for methods that change a part of it."""

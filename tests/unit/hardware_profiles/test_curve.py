@@ -3,12 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
+from foundation.errors import UserError
 from hardware_profiles.curve import Curve
-from harness.errors import UserError
 
 GRID = Curve(tokens=[1, 8, 32], contexts=[100, 300], ms=[[10.0, 12.0, 30.0], [20.0, 24.0, 50.0]])
 

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from hardware_profiles import gpu
-from hardware_profiles import nvml as nvml_module
+from hardware_profiles import gpu, nvml as nvml_module
 from hardware_profiles.gpu import CONTENTION_MARK, THROTTLED_MARK, GpuWatch
 from hardware_profiles.nvml import THROTTLE_REASONS, NvmlError, describe, names_and_driver
 from hardware_profiles.watch import Watch

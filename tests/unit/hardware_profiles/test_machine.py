@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
+from foundation.errors import UserError
 from hardware_profiles.machine import Datasheet, Publication, get_machine, machine_names
 from hardware_profiles.profile import Costs, get_profile, write_profile
 from hardware_profiles.roofline import known_architectures
-from harness.errors import UserError
 
 QWEN = {"target": known_architectures()["Qwen/Qwen3-32B"], "middle": known_architectures()["Qwen/Qwen3-0.6B"]}
 LLAMA = {"target": known_architectures()["meta-llama/Llama-3.3-70B-Instruct"]}

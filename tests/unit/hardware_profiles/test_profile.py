@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from foundation.errors import UserError
 from hardware_profiles.profile import get_profile, profile_names, write_profile
-from harness.errors import UserError
 
 
 @pytest.fixture

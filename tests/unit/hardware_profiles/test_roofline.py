@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardware_profiles.machine import Datasheet, get_machine, machine_names
 from hardware_profiles.roofline import Architecture, Roofline, known_architectures

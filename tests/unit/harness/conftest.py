@@ -1,9 +1,9 @@
-"""Rows and manifests without a model, and entry points without a package."""
+"""Rows and manifests without a model."""
 
 import pytest
 
-from harness import registry
-from harness.results import Manifest, Row, Start, TaskData
+from harness.records.manifest import Manifest
+from harness.records.schema import Row, Start, TaskData
 from methods.core.generation import Forward, Round, Spans
 
 
@@ -49,7 +49,7 @@ def manifest():
     def build(**config):
         return Manifest(
             config={"pair": "toy", "seed": 0, "methods": ["autoregressive"], "out": None, "threads": 1, **config},
-            pair={"name": "toy"},
+            pair={"name": "toy", "target": {"toy": {"seed": 0}}},
             weights={"target": {"origin": "toy", "sha256": "00"}},
             methods=[{"name": "autoregressive", "family": "autoregressive", "settings": {}}],
             tasks={"nq": TaskData(source="embedded", origin="here", split="eval", sha256="00", n=1)},
@@ -57,25 +57,3 @@ def manifest():
         )
 
     return build
-
-
-class Point:
-    """An entry point whose loading is a function."""
-
-    def __init__(self, name, load, value="package:thing"):
-        self.name, self.load, self.value = name, load, value
-
-
-@pytest.fixture
-def point():
-    return Point
-
-
-@pytest.fixture
-def points(monkeypatch):
-    """Install entry points that registries see."""
-
-    def install(*points):
-        monkeypatch.setattr(registry, "entry_points", lambda group: points)
-
-    return install

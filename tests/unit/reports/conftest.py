@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from harness.results import Row
+from harness.records.schema import Row
 from methods.core.generation import Round, Spans
 
 
@@ -70,10 +70,15 @@ def run_folder(tmp_path):
     return write
 
 
+FAMILIES = {"autoregressive": "autoregressive", "tree": "treegraft", "chain": "treegraft"}
+"""By method of the simulated runs, whose code it runs."""
+
+
 def _manifest(**changes):
     """A manifest as a run writes it; keys of its parts that differ are arguments."""
     config = {"pair": "toy", "max_new_tokens": 10, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": 0}
-    config |= {"repetition_penalty": 1.0, "stop": [], "device": "cpu", "dtype": None, "methods": []}
+    config |= {"repetition_penalty": 1.0, "stop": [], "device": "cpu", "dtype": None, "methods": list(FAMILIES)}
+    pair = {"name": "toy", "target": {"toy": {"seed": 0}}, "performance": True, "dtype": "fp32"}
     machine = {"system": "Linux x86_64", "cpu": "a processor", "cores": 2, "memory_gib": 8.0, "threads": 2}
     start = {"at": "2000-01-01T00:00:00", "command": [], "git": {"commit": "a" * 40, "dirty": False}}
     settings = {"budget": 15, "steps": 5, **changes.get("settings", {})}
@@ -81,11 +86,9 @@ def _manifest(**changes):
     return {
         "schema_version": 1,
         "config": {**config, **changes.get("config", {})},
-        "pair": {"name": "toy", "performance": True, "dtype": "fp32", **changes.get("pair", {})},
+        "pair": {**pair, **changes.get("pair", {})},
         "weights": {"target": {"origin": "toy", "sha256": changes.get("weights", "e" * 64)}},
-        "methods": [
-            {"name": name, "family": name, "settings": settings} for name in ("autoregressive", "tree", "chain")
-        ],
+        "methods": [{"name": name, "family": family, "settings": settings} for name, family in FAMILIES.items()],
         "tasks": {task: {**data, "n": 20} for task in changes.get("tasks", "abcdef")},
         "starts": [{**start, "versions": {"torch": "2"}, "machine": {**machine, **changes.get("machine", {})}}],
         "profile": changes.get("profile"),

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from harness.errors import UserError
-from harness.results import read_rows
+from foundation.errors import UserError
+from harness.records.rows import read_rows
 from reports.compare import Retiming, compare, parse_margin
 from reports.gate_text import FORMATS, render_comparison
 
@@ -14,6 +14,12 @@ from reports.gate_text import FORMATS, render_comparison
 def line_of(comparison, method="tree"):
     (line,) = [line for line in comparison.lines if line.method == method]
     return line
+
+
+@pytest.fixture
+def flat(profile):
+    """A manifest's profile of that name."""
+    return {**profile.model_dump(mode="json"), "name": "flat"}
 
 
 # The Must-hold of the gate, on simulated runs of 6 tasks × 20 prompts: see `simulated_times` for their noise.
@@ -186,11 +192,11 @@ def test_rows_that_the_manifest_does_not_know_are_an_error(session, written, man
         compare(edited, edited, mode=mode)
 
 
-def test_modelled_rows_that_were_edited_into_measured_ones_are_an_error(session, written, manifest):
+def test_modelled_rows_that_were_edited_into_measured_ones_are_an_error(session, written, manifest, flat):
     edited = written(
         "edited",
         list(read_rows(session("base", 1, prompts=2))),
-        manifest(config={"clock": "profile:x.yaml"}, profile={"name": "x"}),
+        manifest(config={"clock": "profile:x.yaml"}, profile={**flat, "name": "x"}),
     )
     with pytest.raises(UserError, match="rows of clock wall, but the manifest is of profile:x"):
         compare(edited, edited)
@@ -266,7 +272,7 @@ def test_settings_code_and_versions_that_changed_are_told(session):
     base, head = session("base", 1, prompts=6), session("head", 1, prompts=6, settings={"budget": 12})
     assert compare(base, head).changes == ["budget 15 → 12 (tree, chain)"]
     head = session("head", 1, prompts=6, pair={"attention": "eager"})
-    assert compare(base, head).changes == ["attention None → eager"]
+    assert compare(base, head).changes == ["attention sdpa → eager"]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +329,7 @@ def test_an_edited_time_does_not_enter_the_ratio(session):
 
 
 def retimer(ms_a_round):
-    """Charge every round the same; see `harness.retiming` for the real thing."""
+    """Charge every round the same; see `harness.clocks.cost_model` for the real thing."""
 
     def retime(one):
         seconds = len(one.rounds or []) * ms_a_round / 1e3
@@ -334,13 +340,14 @@ def retimer(ms_a_round):
 
 
 @pytest.fixture
-def rounds_run(row, written):
+def rounds_run(row, written, manifest, flat):
     """Write a run whose tree method takes this many rounds for 10 tokens."""
 
     def run(name, rounds, **changes):
+        own = manifest(profile=flat) if "clock" in changes else None
         rows = [row("autoregressive", q, task="a", **changes) for q in range(3)]
         accepted = [10 // rounds - 1] * (rounds - 1) + [10 - 10 // rounds * (rounds - 1) - 1]
-        return written(name, [*rows, *(row("tree", q, task="a", accepted=accepted, **changes) for q in range(3))])
+        return written(name, [*rows, *(row("tree", q, task="a", accepted=accepted, **changes) for q in range(3))], own)
 
     return run
 
@@ -386,16 +393,16 @@ def test_a_margin_in_replay_allows_a_loss(rounds_run):
     assert compare(*runs, mode="replay", margin=0.24, retime=(retimer(7.3),) * 2).exit_code == 1
 
 
-def test_replayed_runs_are_compared_as_they_are_whatever_the_machine(rounds_run, written, manifest):
+def test_replayed_runs_are_compared_as_they_are_whatever_the_machine(rounds_run, written, manifest, flat):
     base = rounds_run("base", 3, clock="profile:flat")
-    head = written("head", list(read_rows(base)), manifest(machine={"cpu": "another"}))
+    head = written("head", list(read_rows(base)), manifest(machine={"cpu": "another"}, profile=flat))
     comparison = compare(base, head, mode="replay")
     assert (comparison.exit_code, line_of(comparison).timing) == (0, "modelled (profile:flat)")
 
 
-def test_runs_replayed_with_different_profiles_are_refused(rounds_run, written, manifest):
+def test_runs_replayed_with_different_profiles_are_refused(rounds_run, written, manifest, flat):
     base = rounds_run("base", 3, clock="profile:flat")
-    head = written("head", list(read_rows(base)), manifest(profile={"name": "flat", "device": "other"}))
+    head = written("head", list(read_rows(base)), manifest(profile={**flat, "device": "other"}))
     comparison = compare(base, head, mode="replay")
     assert comparison.obstacles == ["hardware profile differs: replay both runs with the same one"]
     assert compare(base, head, mode="replay", retime=(retimer(1.0),) * 2).exit_code == 0
@@ -414,7 +421,7 @@ def test_methods_that_no_profile_can_time_are_left_out_in_sight(rounds_run, writ
     both = written("both", [*read_rows(base), *(row("peer", q, task="a", peer=True) for q in range(3))])
     comparison = compare(both, both, mode="replay", retime=(retimer(1.0),) * 2)
     assert [line.method for line in comparison.lines] == ["tree"]
-    assert comparison.left_out == ["method peer: shows no rounds, so no profile can time it"]
+    assert comparison.left_out == ["method peer: has no per-round data, so no profile can time it"]
 
 
 def test_methods_that_would_have_decided_otherwise_are_left_out_in_sight(rounds_run, written, row):

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from reports.contrasts import contrast_methods
-from reports.lines import comparisons
-from reports.manifest import RunFacts
-from reports.tally import tally
+from reports.row_summary import tally
+from reports.run_facts import RunFacts
+from reports.summary import comparisons
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import pytest
 
 from methods.core.generation import Round, Spans
 from reports.decomposition import FACTORS, decompose
-from reports.pairing import pair_with_baseline, turns_asked
+from reports.pairing import pair_with_baseline, turns_of
+from reports.row_summary import tally
 from reports.statistics import geometric_mean, prompt_effect
-from reports.tally import tally
 
 
 def pairings(baseline, method):
     tallies = [tally(one) for one in (*baseline, *method)]
-    return pair_with_baseline(tallies, turns_asked(tallies))[method[0].method]
+    return pair_with_baseline(tallies, turns_of(tallies))[method[0].method]
 
 
 def test_each_cause_is_a_factor(row):

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.pairing import Answers, Pairing, pair_with_baseline, turns_asked
+from reports.pairing import Answers, Pairing, pair_with_baseline, turns_of
+from reports.row_summary import tally
 from reports.statistics import (
     benjamini_hochberg,
     bootstrap_interval,
@@ -18,13 +19,12 @@ from reports.statistics import (
     sign_flip_p,
     total_time_ratio,
 )
-from reports.tally import tally
 
 
 def pair(*rows):
     """Pair tallies of one method with the baseline's."""
     tallies = [tally(row) for row in rows]
-    return pair_with_baseline(tallies, turns_asked(tallies))["tree"]
+    return pair_with_baseline(tallies, turns_of(tallies))["tree"]
 
 
 def numpy_interval(strata, draws, seed):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from methods.core.generation import Round
 from reports.latex import latex_text
 from reports.tables import FORMATS, render_report
@@ -228,7 +228,7 @@ def test_notes_name_the_methods_they_hold_for(run_folder, row):
     assert "Note: fewer than 6 prompts: no p-value (chain, tree)" in render_report(run_folder(rows), "table")
 
 
-def test_a_missing_folder_is_an_error_with_a_mend(tmp_path):
+def test_a_missing_folder_is_an_error_with_a_fix(tmp_path):
     with pytest.raises(UserError, match="give the folder of a run"):
         render_report(tmp_path / "nowhere", "table")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from tasks.question import Question
 from tasks.registry import get_task, task_names
 from tasks.sources import load_questions
@@ -252,7 +252,7 @@ def test_with_a_folder_given_neither_datasets_nor_the_hub_is_imported(tmp_path):
     put(tmp_path, "nq/question.jsonl", lines(GOOD))
     code = (
         "import sys\n"
-        "from harness.errors import UserError\n"
+        "from foundation.errors import UserError\n"
         "from tasks.registry import get_task\n"
         "from tasks.sources import load_questions\n"
         "load_questions(get_task('nq'), data=sys.argv[1])\n"

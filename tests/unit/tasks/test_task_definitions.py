@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.registry import Registry
+from foundation.errors import UserError
+from foundation.registry import Registry
 from tasks import registry
 from tasks.registry import get_task, task_names
 from tasks.task import Task, load_task
@@ -44,7 +44,7 @@ def plug_in(monkeypatch, *points):
         fresh.add(name, Path(registry.__file__).parent / f"{name}.yaml")
     monkeypatch.setattr(registry, "TASKS", fresh)
     groups = {"treegraft.tasks": list(points)}
-    monkeypatch.setattr("harness.registry.entry_points", lambda group: groups.get(group, []))
+    monkeypatch.setattr("foundation.registry.entry_points", lambda group: groups.get(group, []))
 
 
 def test_the_six_tasks_are_known_in_alphabetical_order():
@@ -120,14 +120,14 @@ def test_a_plug_in_cannot_take_the_name_of_a_built_in_task(monkeypatch, tmp_path
     [
         ("version: 1\n", "", "version: Field required"),
         ("version: 1\n", "version: 1\ncolour: red\n", "colour: Extra inputs"),
-        ("turns: question", "turn: question", r"prompt\.turns: Field required"),
+        ("turns: question", "turn: question", r"prompt\.turn: Extra inputs"),
         ("rows: [0, 80]", "rows: [80, 80]", r"eval: .*hold nothing"),
         ("rows: [0, 80]", "rows: [-1, 80]", r"eval\.rows\.0"),
         ("hub: train", "hub: test", "top level: eval and fit take the same rows"),
         ("more.jsonl", "riddles.jsonl", "top level: eval and fit take the same rows"),
         ("licence: MIT", "licence: MIT\nhub: {id: a/b, revision: main}", r"hub\.revision"),
         ("name: riddles", "name: Rid dles", "name: String should match"),
-        ("name: riddles", "name: [", "is not YAML"),
+        ("name: riddles", "name: [", "not YAML"),
         (MINIMAL, "", "top level"),
     ],
 )

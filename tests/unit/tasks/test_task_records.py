@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from tasks.records import read_records
 
 

@@ -6,7 +6,7 @@ import datasets
 import pytest
 from huggingface_hub.errors import HTTPError
 
-from harness.errors import UserError
+from foundation.errors import UserError
 from tasks import hub
 from tasks.question import Question
 from tasks.registry import get_task

@@ -1,0 +1,1 @@
+"""Shared by every room: errors, registries, file writing, progress bars; nothing about decoding."""

@@ -1,0 +1,1 @@
+"""What time a row is charged: the wall, or a hardware profile; and what schedulers know of latencies."""

@@ -1,0 +1,1 @@
+"""What a person asks for: configuration files and flags, laid over each other."""

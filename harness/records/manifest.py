@@ -1,0 +1,100 @@
+"""The manifest of a run: configuration, models, methods, data and machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from foundation.errors import UserError
+from foundation.strict_model import StrictModel, first_fault
+from hardware_profiles.profile import Profile
+from harness.config.run_config import RunConfig
+from harness.models.pair import Pair
+from harness.records.schema import Start, TaskData
+from methods.catalog import MethodSpec
+from methods.latency import Latency
+
+MANIFEST_FILE = "manifest.json"
+
+
+class MethodTraits(StrictModel):
+    """A method's facts at the time of the run: a plug-in may be gone when its rows are read."""
+
+    drafters: list[Literal["middle", "small"]]
+    """Neural drafters of the pair that it needs."""
+    weighs_times: bool
+    """Whether its schedules depend on the run's latencies."""
+
+    @classmethod
+    def of(cls, spec: MethodSpec) -> MethodTraits:
+        """Return the facts of a method's family."""
+        return cls(drafters=list(spec.needed_drafters), weighs_times=spec.weighs_times)
+
+
+class Manifest(StrictModel):
+    """The configuration of a run, its models, methods and data, and where it ran."""
+
+    schema_version: Literal[1] = 1
+    """Version of this schema."""
+    config: RunConfig
+    """The whole configuration; `methods` are names, in the order of the run."""
+    pair: Pair
+    """The model pair's description."""
+    weights: dict[str, dict[str, str]]
+    """For each role: origin and sha256."""
+    methods: list[MethodSpec]
+    """Every method with all its parameters."""
+    traits: dict[str, MethodTraits] = Field(default_factory=dict)
+    """By method, its facts at the time of the run; older runs have none."""
+    tasks: dict[str, TaskData]
+    """Where each task's questions came from."""
+    starts: list[Start]
+    """Every start, the first run first."""
+    latency: Latency | None = None
+    """T_tgt and T_mid, kept when the run goes on; null where no method needs a middle drafter."""
+    profile: Profile | None = None
+    """The hardware profile that the clock charged; null where times were measured."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must agree for rows to belong to one run: everything but starts, notes and folders."""
+        return self.model_dump(
+            mode="json",
+            exclude={
+                "starts": True,
+                "latency": True,
+                "traits": True,
+                "tasks": {"__all__": {"notes", "origin"}},
+                "config": {"out", "data", "threads"},
+            },
+        )
+
+    @property
+    def specs(self) -> dict[str, MethodSpec]:
+        """Its methods by name, in order."""
+        return {spec.name: spec for spec in self.methods}
+
+    def traits_of(self, name: str) -> MethodTraits:
+        """Return the facts of one of its methods.
+
+        Raises:
+            UserError: an older run of a plug-in that is not installed any more.
+        """
+        return self.traits.get(name) or MethodTraits.of(self.specs[name])
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return a run's manifest.
+
+    Raises:
+        UserError: it is missing or invalid.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the folder of a run") from error
+    except ValidationError as error:
+        line = first_fault(error).line("file")
+        raise UserError(f"{path}: not a manifest ({line}); it was edited: restore it, or give another --out") from error

@@ -1,0 +1,1 @@
+"""Recorded runs again: under another clock, with other methods, or as drawings of their trees."""

@@ -1,0 +1,1 @@
+"""From a configuration to rows: plan, preflight checks, blocks, certificates."""

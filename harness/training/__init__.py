@@ -1,0 +1,1 @@
+"""Training schedulers: traces of every schedule, values fitted to them, networks distilled from those, studies."""

@@ -1,0 +1,1 @@
+"""Packaged trained artifacts, and reading and writing their files."""

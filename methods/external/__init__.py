@@ -1,0 +1,1 @@
+"""External baselines: other engines' generation, timed from outside."""

@@ -1,0 +1,29 @@
+"""Options of external baselines: keys of Hugging Face's generation config that make `generate` draft."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from foundation.strict_model import StrictModel
+
+
+class LookupOptions(StrictModel):
+    """`options` of the family hf-generate; without any it is plain `generate`."""
+
+    prompt_lookup_num_tokens: int | None = Field(default=None, ge=1, le=1024, strict=True)
+    """Tokens copied from behind an earlier occurrence of an n-gram."""
+    max_matching_ngram_size: int | None = Field(default=None, ge=1, le=64, strict=True)
+    """Longest n-gram matched."""
+
+
+class AssistantOptions(StrictModel):
+    """`options` of the family hf-assisted; the defaults are Hugging Face's."""
+
+    num_assistant_tokens: int | None = Field(default=None, ge=1, le=1024, strict=True)
+    """Most tokens that the assistant drafts a round."""
+    num_assistant_tokens_schedule: Literal["constant", "heuristic_transient"] | None = None
+    """Whether that number adapts to acceptance, anew in each answer."""
+    assistant_confidence_threshold: float | None = Field(default=None, ge=0, le=1, strict=True)
+    """The assistant stops drafting at a token of lower probability; 0 never does."""

@@ -1,0 +1,1 @@
+"""Other methods of the field, on our engine."""

@@ -1,0 +1,1 @@
+"""Cascade Speculative Drafting (Chen et al., 2023)."""

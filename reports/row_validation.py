@@ -1,0 +1,55 @@
+"""Row validation: contradictions in an edited row. A run writes no such row, and none of them gives a number."""
+
+from __future__ import annotations
+
+from harness.records.schema import Forward, Round, Row
+
+BASELINE = "autoregressive"
+NOT_IDENTICAL = "verdict identical, but the tokens are not the baseline's"
+
+_MOST = 2**31  # tokens in a forward: beyond is a slip
+
+
+def contradiction(row: Row) -> str | None:
+    """Return a contradiction in an answered row, beside its times and number of tokens; null where there is none."""
+    if (row.verdict == "reference") != (row.method == BASELINE):
+        return "verdict reference is the baseline's, and the baseline has no other"
+    if row.flips and row.verdict == "identical":
+        return "verdict identical, but draws of its own were others"
+    seen = sum(forward.tokens for forward in row.prefill if forward.role == "target")
+    if row.prefill_tokens and row.prefill and seen < (row.prompt_tokens or 0):
+        return "prefill yielded tokens without the whole prompt"
+    if row.rounds is None:
+        return "spans without rounds" if row.spans is not None else None
+    return _of_rounds(row, row.rounds)
+
+
+def _of_rounds(row: Row, rounds: list[Round]) -> str | None:
+    if row.decode_forwards is not None:
+        return "decode_forwards beside rounds"
+    if row.timed_tokens < sum(one.accepted for one in rounds) + len(rounds) - 1:
+        return "the rounds do not add up to the committed tokens"  # each but the last adds one token of the target's
+    if len({one.schedule is None for one in rounds}) > 1 or len({bool(one.forwards) for one in rounds}) > 1:
+        return "rounds with and without a schedule or forwards"
+    if not all(map(_is_round, rounds)):
+        return "a round's schedule and forwards contradict each other"
+    return None
+
+
+def _is_round(one: Round) -> bool:
+    if one.schedule is not None and not {*one.schedule} <= {0, 1}:
+        return False
+    if not all(0 < forward.tokens < _MOST and 0 <= forward.context < _MOST for forward in one.forwards):
+        return False
+    verified = [forward.tokens for forward in one.forwards if forward.role == "target"]
+    if one.forwards and verified != [one.drafted + 1]:
+        return False
+    return one.schedule is None or all(
+        _was_scheduled(forward, one.schedule) for forward in one.forwards if forward.role != "target"
+    )
+
+
+def _was_scheduled(forward: Forward, schedule: list[int]) -> bool:
+    if forward.step is None or not 1 <= forward.step <= len(schedule):
+        return False
+    return schedule[forward.step - 1] == (forward.role == "middle")

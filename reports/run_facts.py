@@ -1,0 +1,93 @@
+"""A report's facts from `manifest.json`: labels, order and provenance; never a number of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from harness.records.manifest import MANIFEST_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Facts of a run beside its rows; all may be missing."""
+
+    embedded: frozenset[str] = frozenset()
+    """Tasks whose questions are the embedded ones."""
+    methods: tuple[str, ...] = ()
+    """Methods in the order of the configuration."""
+    sources: tuple[str, ...] = ()
+    """One line a task: where its questions come from; one of the hardware profile, where times are modelled."""
+    questions: Mapping[str, int] = field(default_factory=dict)
+    """Questions of each task."""
+    modelled: str | None = None
+    """The clock of the configuration where it is a hardware profile's."""
+    correctness_only: str | None = None
+    """The pair's name where it is for correctness alone."""
+
+
+def read_facts(run: Path) -> RunFacts:
+    """Read the manifest beside a run's rows, if any, given the run's folder or its `rows.jsonl`; see `run_facts_of`."""
+    file = (run if run.is_dir() else run.parent) / MANIFEST_FILE
+    if not file.is_file():
+        return RunFacts()
+    try:
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
+        json.dumps(content, ensure_ascii=False).encode()  # half a character could not be printed
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not readable as JSON ({error}); restore the file or remove it") from error
+    return run_facts_of(content)
+
+
+def run_facts_of(content: object) -> RunFacts:
+    """Return the facts of a manifest's content; keys that are missing or of another shape are skipped."""
+    manifest = _mapping(content)
+    tasks = {name: _mapping(task) for name, task in sorted(_mapping(manifest.get("tasks")).items())}
+    pair = _mapping(manifest.get("pair"))
+    clock = _mapping(manifest.get("config")).get("clock")
+    return RunFacts(
+        embedded=frozenset(name for name, task in tasks.items() if task.get("source") == "embedded"),
+        methods=_names(_mapping(manifest.get("config")).get("methods")),
+        sources=(
+            *(_source(name, task) for name, task in tasks.items()),
+            *profile_lines(_mapping(manifest.get("profile")), str(pair.get("name"))),
+        ),
+        questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
+        modelled=clock if isinstance(clock, str) and clock != "wall" else None,
+        correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
+    )
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _names(methods: object) -> tuple[str, ...]:
+    """Return names from a list of names, a list of objects with a `name`, or a mapping by name."""
+    if not isinstance(methods, list | dict):
+        return ()
+    names = (_mapping(entry).get("name", entry) for entry in methods)
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _source(name: str, task: dict[str, Any]) -> str:
+    where = " ".join(str(task[key]) for key in ("source", "origin") if task.get(key))
+    digest = f"sha256 {str(task['sha256'])[:12]}" if task.get("sha256") else ""
+    number = f"{task['n']} questions" if task.get("n") is not None else ""
+    return f"{name}: " + ", ".join(part for part in (where, number, digest) if part)
+
+
+def profile_lines(profile: dict[str, Any], pair: str) -> Iterator[str]:
+    """Yield the pair of a hardware profile's latencies and its unknown costs, if there is a profile."""
+    if not profile:
+        return
+    name, kind, device, whose = (str(profile.get(key, "unknown")) for key in ("name", "kind", "device", "pair"))
+    acceptance = "" if whose == pair else f", with the acceptance of pair {pair}"
+    kind = f"{kind} with random weights" if profile.get("weights") == "random" else kind
+    unknown = profile.get("unknown") or []
+    free = f"; unknown, so charged nothing: {', '.join(map(str, unknown))}" if unknown else ""
+    yield f"profile {name} ({kind}; {device}): latencies of pair {whose}{acceptance}{free}"
