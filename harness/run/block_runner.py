@@ -23,7 +23,7 @@ from harness.models.gpus import gpu_uuids
 from harness.models.loading import LoadedPair
 from harness.models.prompts import conversation, prompt_ids
 from harness.records.schema import DECODING_KEYS, Row, TaskData, Verdict
-from harness.run.losslessness import certify, certify_flips
+from harness.run.losslessness import certify
 from harness.run.workload import Block, method_order
 from methods.catalog import BASELINE, MethodSpec
 from methods.core.generation import Generation
@@ -245,9 +245,8 @@ class BlockRunner:
             return "reference"
         if generation.rounds is None and not params.greedy:
             return "unverified"  # an external baseline draws in its own way
-        if generation.flips is not None and generation.token_ids == baseline.token_ids:
-            return certify_flips(self._loaded.models.target, params, prompt, baseline.token_ids, generation.flips)
-        return certify(self._loaded.models.target, params, prompt, baseline.token_ids, generation.token_ids)
+        mine, flips = generation.token_ids, generation.flips or ()
+        return certify(self._loaded.models.target, params, prompt, baseline.token_ids, mine, flips)
 
     def _failed(
         self, block: Block, turn: int, name: str, attempt: int, prompt: Sequence[int] | None, error: str

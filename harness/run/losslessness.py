@@ -19,32 +19,26 @@ _MANTISSA_BITS = {torch.float32: 23, torch.bfloat16: 7, torch.float16: 10}
 
 
 def certify(
-    target: TreeModel, params: DecodingParams, prompt: Sequence[int], reference: Sequence[int], tokens: Sequence[int]
-) -> Verdict:
-    """Return how a method's committed `tokens` relate to the baseline's, the `reference`.
-
-    The first difference is explained by a teacher-forced one-token forward, which overwrites the target's cache.
-    """
-    if list(reference) == list(tokens):
-        return "identical"
-    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(reference, tokens, strict=False)))
-    if shared == min(len(reference), len(tokens)):
-        return "different"  # one answer is cut short, and rounding cannot do that
-    return _explained(target, params, prompt, reference, shared, tokens[shared])
-
-
-def certify_flips(
     target: TreeModel,
     params: DecodingParams,
     prompt: Sequence[int],
     reference: Sequence[int],
-    flips: Sequence[tuple[int, int]],
+    tokens: Sequence[int],
+    flips: Sequence[tuple[int, int]] = (),
 ) -> Verdict:
-    """Return the worst verdict over the flips of a method that followed the baseline's tokens, the `reference`.
+    """Return how a method's committed `tokens` relate to the baseline's, the `reference`.
 
-    A flip is an output position and the method's own draw there. The target's cache is overwritten.
+    Their first difference is explained by a teacher-forced one-token forward, which overwrites the target's cache. Of a
+    method that followed the reference, each flip is: a position and its own draw; the worst verdict holds.
     """
-    verdicts = {_explained(target, params, prompt, reference, position, drawn) for position, drawn in flips}
+    differences = list(flips)
+    if list(reference) != list(tokens):
+        pairs = zip(reference, tokens, strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if shared == min(len(reference), len(tokens)):
+            return "different"  # one answer is cut short, and rounding cannot do that
+        differences = [(shared, tokens[shared])]
+    verdicts = {_explained(target, params, prompt, reference, *difference) for difference in differences}
     return next((verdict for verdict in ("different", "numeric", "tie") if verdict in verdicts), "identical")
 
 

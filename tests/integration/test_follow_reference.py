@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.run.losslessness import certify_flips
+from harness.run.losslessness import certify
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams
 
@@ -72,5 +72,5 @@ def test_the_worst_flip_decides_the_verdict(llama, following, prompts):
     flips = following("all-small", prompts[2], replace(PARAMS, reference=tuple(reference)), shift=2.0).flips
     target = TreeModel(llama)
 
-    assert certify_flips(target, PARAMS, prompts[2], reference, []) == "identical"
-    assert certify_flips(target, PARAMS, prompts[2], reference, flips) == "different"
+    assert certify(target, PARAMS, prompts[2], reference, reference, []) == "identical"
+    assert certify(target, PARAMS, prompts[2], reference, reference, flips) == "different"
