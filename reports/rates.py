@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from reports.row_summary import Tally
+from reports.row_summary import Tally, total_if_known
 
 SPANS = ("small", "middle", "scheduler", "verify", "other")
 
 
 def pooled_rates(rows: Sequence[Tally]) -> dict[str, Any]:
     """Return rates and shares of time, summed over the rows first, by the names of `SummaryLine`."""
-    rounds = _total([row.rounds for row in rows])
-    steps = _total([row.decode_forwards for row in rows]) if rounds is None else rounds
-    accepted, by_middle = sum(row.accepted for row in rows), _total([row.by_middle for row in rows])
+    rounds = total_if_known([row.rounds for row in rows])
+    steps = total_if_known([row.decode_forwards for row in rows]) if rounds is None else rounds
+    accepted, by_middle = sum(row.accepted for row in rows), total_if_known([row.by_middle for row in rows])
     by_step = [sum(calls) for calls in zip_longest(*(row.calls_by_step for row in rows), fillvalue=0)]
     calls = sum(row.calls for row in rows)
     return {
@@ -27,12 +27,6 @@ def pooled_rates(rows: Sequence[Tally]) -> dict[str, Any]:
         "by_middle_pct": 100.0 * by_middle / accepted if accepted and by_middle is not None else None,
         **_shares(rows),
     }
-
-
-def _total(numbers: Sequence[int | None]) -> int | None:
-    """Return the sum, or None where a number is missing."""
-    given = [number for number in numbers if number is not None]
-    return sum(given) if len(given) == len(numbers) else None
 
 
 def _shares(rows: Sequence[Tally]) -> dict[str, float | None]:

@@ -97,7 +97,7 @@ def tally(row: Row) -> Tally:
         rounds=None if row.rounds is None else len(rounds),
         tokens=hash(tuple(row.token_ids)),
         accepted=sum(one.accepted for one in rounds),
-        by_middle=_sum([one.by_middle for one in rounds]),
+        by_middle=total_if_known([one.by_middle for one in rounds]),
         calls=sum(one.calls for one in rounds),
         calls_by_step=tuple(map(sum, zip_longest(*(one.schedule for one in rounds if one.schedule), fillvalue=0))),
         called_tokens=sum(forward.tokens for one in rounds for forward in one.forwards if forward.role == "middle"),
@@ -109,7 +109,8 @@ def tally(row: Row) -> Tally:
     )
 
 
-def _sum(numbers: Sequence[int | None]) -> int | None:
+def total_if_known(numbers: Sequence[int | None]) -> int | None:
+    """Return the sum, or None where a number is missing."""
     given = [number for number in numbers if number is not None]
     return sum(given) if len(given) == len(numbers) else None
 

@@ -240,12 +240,24 @@ def test_modules_say_what_they_are():
     assert [name for name in TREES if name.rpartition(".")[2] in vague] == []
 
 
-def test_no_two_public_classes_share_a_name():
+def defined(tree):
+    """Return the public classes, functions and type aliases that a module defines."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            names = [name for name in names if name[0].isupper() and not name.isupper()]  # constants are not meant
+        else:
+            names = []
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_no_two_public_things_share_a_name():
     places: dict[str, list[str]] = {}
     for name, tree in TREES.items():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(name)
+        for one in defined(tree):
+            places.setdefault(one, []).append(name)
     assert {one: where for one, where in places.items() if len(where) > 1} == {}
 
 
