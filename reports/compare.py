@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from foundation.errors import UserError
-from foundation.gc_control import no_garbage_collection
+from foundation.gc_control import paused_collection
 from foundation.registry import unknown_name
 from harness.records.manifest import Manifest
 from harness.records.rows import read_rows
@@ -118,7 +118,7 @@ def compare(
     )
     if reasons:
         return outcome
-    with no_garbage_collection():
+    with paused_collection():
         sides = [_read(run, mode, methods, own) for run, own in zip((base, head), retime or (None, None), strict=True)]
     for run, manifest, side in zip((base, head), manifests, sides, strict=True):
         check_rows(side.rows, manifest, run, retimed=retime is not None)

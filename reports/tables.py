@@ -13,7 +13,7 @@ from textwrap import fill
 from tabulate import SEPARATING_LINE, tabulate
 
 from foundation.errors import UserError
-from foundation.gc_control import no_garbage_collection
+from foundation.gc_control import paused_collection
 from harness.records.rows import read_rows
 from harness.records.schema import Row
 from reports.contrasts import Contrast, contrast_methods
@@ -78,7 +78,7 @@ def build_report(rows: Iterable[Row], facts: RunFacts, origin: str) -> Report:
             f"{origin}: pair {facts.correctness_only} is for correctness alone, its speed means nothing; "
             "run another pair"
         )
-    with no_garbage_collection():
+    with paused_collection():
         tallies = read_tallies(rows, origin)
         if facts.modelled is not None and any(row.clock == "wall" for row in tallies):
             raise UserError(

@@ -33,35 +33,46 @@ def clock(profile, tmp_path):
     return f"profile:{tmp_path / 'plain.yaml'}"
 
 
+@pytest.fixture(scope="module")
+def kept_runs(tmp_path_factory):
+    """Runs of this module by what was asked: the same question is decoded once."""
+    return tmp_path_factory.mktemp("runs"), {}
+
+
 @pytest.fixture
-def fit_run(run, tmp_path):
+def fit_run(run, tmp_path, kept_runs):
     """Run the baseline on questions of one's own for fitting; return the run's folder."""
+    kept, known = kept_runs
 
     def call(*texts, out="base", **flags):
         folder = tmp_path / "data" / "gsm8k"
         folder.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps({"question_id": number, "turns": [text]}) for number, text in enumerate(texts)]
         (folder / "fit.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        typed = [part for key, value in flags.items() for part in (f"--{key}", value)]
-        result = run(
-            "--data",
-            "data",
-            "--split",
-            "fit",
-            "--tasks",
-            "gsm8k",
-            "--methods",
-            "autoregressive",
-            "--max-new-tokens",
-            16,
-            "--out",
-            out,
-            *typed,
-        )
-        assert result.code == 0, result.err
+        wanted = (texts, *sorted(flags.items()))
+        if "pair" in flags or wanted not in known:  # a pair's file may be another one under the same name
+            typed = [part for key, value in flags.items() for part in (f"--{key}", value)]
+            fit = ["--data", "data", "--split", "fit", "--tasks", "gsm8k", "--methods", "autoregressive"]
+            result = run(*fit, "--max-new-tokens", 16, "--out", out, *typed)
+            assert result.code == 0, result.err
+            known[wanted] = shutil.copytree(out, kept / str(len(known)))
+        else:
+            shutil.copytree(known[wanted], out)
         return out
 
     return call
+
+
+@pytest.fixture
+def traced_run(fit_run, treegraft, clock, kept_runs):
+    """Return the folder of such a run whose schedules are traced already."""
+    base, (_, known) = fit_run(*TEXTS), kept_runs
+    if "traces" not in known:
+        assert treegraft("oracle", base, "--clock", clock).code == 0
+        known["traces"] = shutil.copytree(Path(base, "traces"), kept_runs[0] / "traces")
+    elif not Path(base, "traces").exists():
+        shutil.copytree(known["traces"], Path(base, "traces"))
+    return base
 
 
 def test_a_fitted_scheduler_decodes_is_judged_and_comes_out_the_same_again(
@@ -277,8 +288,8 @@ def _edit(file, change):
     pq.write_table(pa.Table.from_pylist(rounds, schema=table.schema), file)
 
 
-def test_endpoints_take_the_time_that_replay_gives_them(treegraft, fit_run, clock, rows_of):
-    base = fit_run(*TEXTS)
+def test_endpoints_take_the_time_that_replay_gives_them(treegraft, traced_run, clock, rows_of):
+    base = traced_run
     assert any(row.finish == "eos" for row in rows_of(base))  # where an answer ends early, its last round drafts too
     assert treegraft("replay", base, "--clock", clock, "--methods", "all-small,all-mid", "--out", "again").code == 0
     result = treegraft("oracle", base, "--clock", clock, "--format", "json")
@@ -298,9 +309,9 @@ def test_endpoints_take_the_time_that_replay_gives_them(treegraft, fit_run, cloc
     ("method", "policy"), [("treegraft", "learned scheduler"), ("treegraft-plus", "learned scheduler, plus")]
 )
 def test_a_scheduler_that_calls_now_and_then_decides_and_takes_the_time_as_in_replay(
-    treegraft, random_artifact, fit_run, clock, rows_of, method, policy
+    treegraft, random_artifact, traced_run, clock, rows_of, method, policy
 ):
-    base = fit_run(*TEXTS)
+    base = traced_run
     own = ("--artifact", random_artifact())
     assert treegraft("replay", base, "--clock", clock, "--methods", method, *own, "--out", "again").code == 0
     lines = json.loads(treegraft("oracle", base, "--clock", clock, *own, "--format", "json").out)["lines"]

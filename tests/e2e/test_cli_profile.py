@@ -11,6 +11,13 @@ FLAGS = ["profile", "--pair", "toy", "--repeats", "3", "--threads", "1"]
 
 
 @pytest.fixture
+def small_grid(monkeypatch):
+    """Measure few points: what is done with them does not depend on how many there are."""
+    monkeypatch.setattr("harness.profiling.profiler.SIZES", (1, 4, 16, 64))
+    monkeypatch.setattr("harness.profiling.profiler.CONTEXTS", (64, 256))
+
+
+@pytest.fixture
 def measured(treegraft):
     result = treegraft(*FLAGS, "--out", "mine.yaml")
     assert result.code == 0, result.err
@@ -31,7 +38,7 @@ def test_a_measured_profile_times_a_replay(measured, treegraft, finished):
     assert treegraft("replay", finished, "--clock", "profile:mine.yaml", "--methods", "all-mid").code == 0
 
 
-def test_the_machine_is_compared_with_a_profile(measured, treegraft):
+def test_the_machine_is_compared_with_a_profile(small_grid, measured, treegraft):
     profile = get_profile("mine.yaml")
     grid = profile.forwards["target"].model_dump()
     slow = type(profile.forwards["target"])(**{**grid, "ms": [[9 * ms for ms in row] for row in grid["ms"]]})
@@ -44,7 +51,7 @@ def test_the_machine_is_compared_with_a_profile(measured, treegraft):
     assert get_profile("slow.yaml").forwards["target"] == slow
 
 
-def test_a_profile_of_random_weights_says_so_wherever_it_is_shown(treegraft, finished):
+def test_a_profile_of_random_weights_says_so_wherever_it_is_shown(small_grid, treegraft, finished):
     result = treegraft(*FLAGS, "--random-weights", "--out", "mine.yaml")
     assert result.code == 0, result.err
     profile = get_profile("mine.yaml")
