@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from foundation.errors import UserError
-from foundation.registry import unknown_name
+from foundation.registry import entry_points, unknown_name
 from foundation.strict_model import Fault, StrictModel, first_fault
 from methods.facts import MethodFacts
 from methods.settings import Settings
@@ -83,7 +82,7 @@ def catalogue() -> dict[str, Entry]:
     """Return the named methods, plug-in families included under their own names."""
     text = files("methods").joinpath("catalog.yaml").read_text(encoding="utf-8")
     entries = {name: Entry.model_validate(entry) for name, entry in yaml.safe_load(text).items()}
-    for point in entry_points(group="treegraft.methods"):
+    for point in entry_points("treegraft.methods"):
         if point.name in entries:
             raise UserError(f"plug-in {point.value} claims the method name {point.name!r}: uninstall or rename it")
         entries[point.name] = Entry(family=point.name, about=f"plug-in {point.value}")

@@ -29,6 +29,7 @@ def own_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("TREEGRAFT_DATA", raising=False)
     monkeypatch.setenv("TREEGRAFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("gc.collect", lambda: 0)  # slow beside all that the tests hold, and no time is tested
+    monkeypatch.setattr("harness.run.block_runner._WARM_UP_MOST", 1)
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else None
     yield

@@ -27,6 +27,13 @@ FITTED = (
 )
 
 
+@pytest.fixture(autouse=True)
+def quick_fits(monkeypatch):
+    """Fit in fewer iterations and epochs: what is written, refused and repeated does not depend on how many."""
+    monkeypatch.setattr("harness.training.q_values.ITERATIONS", 2)
+    monkeypatch.setattr("harness.training.distillation._EPOCHS", 10)
+
+
 @pytest.fixture
 def clock(profile, tmp_path):
     write_profile(profile, tmp_path / "plain.yaml")

@@ -38,6 +38,6 @@ def test_a_middle_step_evaluates_less_than_40_percent_of_the_tree(pair, monkeypa
     method = load_family(spec.family)(pair.models, spec.settings)
     for text in ("Write a poem about the sea.", "List three uses of salt."):
         prompt = prompt_ids(pair.models.tokenizer, "chat", conversation([text], []))
-        method.generate(prompt, DecodingParams(max_new_tokens=24))
+        method.generate(prompt, DecodingParams(max_new_tokens=12))
 
     assert 0 < Counted.evaluated < 0.4 * Counted.whole
