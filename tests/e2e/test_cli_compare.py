@@ -55,7 +55,7 @@ def test_a_method_that_was_made_slow_is_flagged_and_the_untouched_one_is_not_bla
 
 
 def test_replay_compares_exactly_and_flags_a_cut_of_the_node_budget(run, treegraft, clock):
-    flags = ["--tasks", "nq,gsm8k", "--limit", "4", "--max-new-tokens", "32", "--methods", "all-mid"]
+    flags = ["--tasks", "nq,gsm8k", "--limit", "3", "--max-new-tokens", "24", "--methods", "all-mid"]
     for budget in ("15", "12"):
         assert run(*flags, "--budget", budget, "--out", budget).code == 0
     same = treegraft("compare", "15", "15", "--mode", "replay", "--clock", clock, "--format", "json")
