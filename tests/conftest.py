@@ -154,11 +154,11 @@ def method(random_artifact):
     from methods.latency import Latency
     from methods.method import Models
 
-    def build(name, model, tokenizer=None, middle=None, small=None, **settings):
+    def build(name, model, tokenizer=None, middle=None, small=None, engine=TreeModel, **settings):
         pair = {"artifact": random_artifact(settings.get("steps", 5)), "call_gain": 0.5}
         spec = resolve(name, definitions={}, pair=pair, config={}, flags=settings)
-        middle, small = (drafter and TreeModel(drafter) for drafter in (middle, small))
-        models = Models(TreeModel(model), tokenizer, middle=middle, small=small)
+        middle, small = (drafter and engine(drafter) for drafter in (middle, small))
+        models = Models(engine(model), tokenizer, middle=middle, small=small)
         decoder = load_family(spec.family)(models, spec.settings)
         decoder.latency = Latency(40.0, 10.0)
         return decoder

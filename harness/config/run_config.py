@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from foundation.strict_model import StrictModel
 from methods.catalog import BASELINE
+from methods.core.engines import EngineChoice
 from methods.settings import Settings
 
 
@@ -57,6 +58,8 @@ class RunConfig(StrictModel):
     """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a physical core that it may use."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
+    engine: EngineChoice = "auto"
+    """`lean`, our own forward of the dense decoder family; `hf`, Hugging Face's of any; `auto`: lean where it can."""
     follow: Literal["own", "reference"] = "own"
     """Commit each method's own draws, or the baseline's tokens: then all methods decode one text, as studies in half
     precision should (flips are counted; external baselines decode their own)."""

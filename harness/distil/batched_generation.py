@@ -13,7 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from harness.distil.sequence_templates import Segment, Writing
-from methods.core.model import KVCache, cache_argument
+from methods.core.engines.hf import KVCache, cache_argument
 
 _COMPACT_BELOW = 0.8  # share of unfinished sequences below which the finished ones leave the batch
 _GROUPED = "treegraft_grouped"

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from foundation.strict_model import StrictModel
+from methods.core.engines import EngineChoice
 
 
 class DistilSettings(StrictModel):
@@ -62,6 +63,8 @@ class DistilSettings(StrictModel):
     """bf16 or fp32; null is the pair's own."""
     device: str = "cpu"
     """Torch device."""
+    engine: EngineChoice = "auto"
+    """`lean`, our own forward of the dense decoder family; `hf`, Hugging Face's of any; `auto`: lean where it can."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Torch threads; null is OMP_NUM_THREADS, or one a physical core that it may use."""
     trust_remote_code: bool = False

@@ -21,6 +21,8 @@ from harness.models.gguf import dequantised, quiet_transformers
 from harness.models.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
 from harness.models.shared_layers import sharing_layers
 from harness.models.toy import toy_model, toy_tokenizer
+from methods.core.engines import EngineChoice
+from methods.core.engines.choice import Engines
 from methods.core.model import TreeModel
 from methods.method import Models
 
@@ -42,13 +44,16 @@ class LoadedPair:
     """By role: origin and sha256 of the weights."""
 
 
-def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = False) -> LoadedPair:
+def load_pair(
+    pair: Pair, *, dtype: str, device: str, engine: EngineChoice = "auto", trust_remote_code: bool = False
+) -> LoadedPair:
     """Load a pair's models and tokenizer.
 
     Args:
         pair: its description.
         dtype: `bf16` or `fp32`.
         device: a torch device.
+        engine: what runs the forwards.
         trust_remote_code: let a hub model run its own code.
     """
     target_device = torch_device(device)
@@ -58,6 +63,7 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
             f"pair {pair.name}: the tokenizer has no chat template; set template: plain in a pair's YAML file"
         )
     origins = {"target": weights}
+    engines = Engines(engine, ready(target, target_device))
     drafters: dict[str, TreeModel] = {}
     for role, source in (("middle", pair.middle), ("small", pair.small)):
         if source is None:
@@ -73,9 +79,9 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
         else:
             drafter, own, origins[role] = _load(source, pair, dtype, trust_remote_code)
             _check_tokens(tokenizer, own, pair, role)
-        drafters[role] = TreeModel(ready(drafter, target_device))
+        drafters[role] = _wrapped(ready(drafter, target_device), engines)
     models = Models(
-        target=TreeModel(ready(target, target_device)),
+        target=_wrapped(target, engines),
         tokenizer=tokenizer,
         middle=drafters.get("middle"),
         small=drafters.get("small"),
@@ -83,6 +89,10 @@ def load_pair(pair: Pair, *, dtype: str, device: str, trust_remote_code: bool = 
     )
     _check_one_device(models, pair)
     return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)
+
+
+def _wrapped(model: PreTrainedModel, engines: Engines) -> TreeModel:
+    return TreeModel(model, engines.of(model))
 
 
 def _check_one_device(models: Models, pair: Pair) -> None:
@@ -104,6 +114,9 @@ class LoadingSettings(Protocol):
 
     @property
     def device(self) -> str: ...  # noqa: D102
+
+    @property
+    def engine(self) -> EngineChoice: ...  # noqa: D102
 
     @property
     def threads(self) -> int | None: ...  # noqa: D102
@@ -129,7 +142,9 @@ def load_for(pair: Pair, asked: LoadingSettings) -> LoadedPair:
     """Load a pair as settings say, and set torch's threads."""
     set_threads(asked)
     dtype = asked.dtype or pair.dtype
-    return load_pair(pair, dtype=dtype, device=asked.device, trust_remote_code=asked.trust_remote_code)
+    return load_pair(
+        pair, dtype=dtype, device=asked.device, engine=asked.engine, trust_remote_code=asked.trust_remote_code
+    )
 
 
 def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:

@@ -16,13 +16,23 @@ from harness.models.loading import DTYPES, LoadedPair, distilled_folder, local_f
 from harness.models.pair import ModelSource, Pair
 from harness.models.shared_layers import sharing_layers
 from harness.models.toy import toy_model
+from methods.core.engines import EngineChoice
+from methods.core.engines.choice import Engines
 from methods.core.model import TreeModel
 from methods.method import Models
 
 _POSITIONS = 32_768  # longer than any profile's contexts; it changes no forward's time
 
 
-def random_pair(pair: Pair, *, dtype: str, device: str, seed: int = 0, trust_remote_code: bool = False) -> LoadedPair:
+def random_pair(
+    pair: Pair,
+    *,
+    dtype: str,
+    device: str,
+    engine: EngineChoice = "auto",
+    seed: int = 0,
+    trust_remote_code: bool = False,
+) -> LoadedPair:
     """Make target and middle of a pair without their weights, tokenizer or a network.
 
     Shapes come from the packaged architectures or a local model's configuration. A small neural model is left out, as
@@ -32,6 +42,7 @@ def random_pair(pair: Pair, *, dtype: str, device: str, seed: int = 0, trust_rem
         pair: its description.
         dtype: `bf16` or `fp32`.
         device: a torch device, on which the models are made.
+        engine: what runs the forwards.
         seed: of the weights.
         trust_remote_code: let a local model run its own code.
     """
@@ -50,7 +61,9 @@ def random_pair(pair: Pair, *, dtype: str, device: str, seed: int = 0, trust_rem
             else:
                 models[role], origin = _made(source, pair, where, DTYPES[dtype], place, trust_remote_code)
             origins[role] = {"origin": f"random, its shape from {origin}"}
-    wrapped = {role: TreeModel(ready(model, place)) for role, model in models.items()}
+    models = {role: ready(model, place) for role, model in models.items()}
+    engines = Engines(engine, models["target"])
+    wrapped = {role: TreeModel(model, engines.of(model)) for role, model in models.items()}
     no_middle = f"pair {pair.name}: {pair.no_middle}"
     both = Models(wrapped["target"], None, middle=wrapped.get("middle"), no_middle=no_middle)
     return LoadedPair(pair, both, frozenset(), origins)

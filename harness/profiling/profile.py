@@ -108,6 +108,7 @@ def _measured_without_weights(settings: ProfileSettings, name: str, bar: Bar) ->
         dtype=settings.dtype or pair.dtype,
         device=settings.device,
         seed=settings.seed,
+        engine=settings.engine,
         trust_remote_code=settings.trust_remote_code,
     )
     models = (loaded.models.target, loaded.models.middle)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from foundation.strict_model import StrictModel
+from methods.core.engines import EngineChoice
 
 
 class ProfileSettings(StrictModel):
@@ -24,6 +25,8 @@ class ProfileSettings(StrictModel):
     """Floating-point type of the models; null takes the pair's."""
     device: str = "cpu"
     """cpu, cuda, or cuda:<index>."""
+    engine: EngineChoice = "auto"
+    """`lean`, our own forward of the dense decoder family; `hf`, Hugging Face's of any; `auto`: lean where it can."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a physical core that it may use."""
     random_weights: bool = False

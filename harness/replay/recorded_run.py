@@ -28,7 +28,7 @@ class NoOpTarget(TreeModel):
 
     def prefill(self, tokens: Sequence[int]) -> None:
         """Count `tokens` as committed."""
-        self._committed(len(tokens))
+        self.length += len(tokens)
 
 
 class RecordedRun:
@@ -79,7 +79,7 @@ class RecordedRun:
         models = self.loaded.models
         if spec.settings.estimate == "prefill":
             return models
-        return replace(models, target=NoOpTarget(models.target.model))
+        return replace(models, target=NoOpTarget(models.target.model, models.target.engine))
 
     def check_artifact(self, spec: MethodSpec) -> None:
         """Refuse a method whose artifact has changed since the run."""

@@ -31,7 +31,10 @@ class LimitedHead(torch.nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return logits over the full vocabulary, [..., vocab_size], from hidden states [..., hidden size]."""
-        logits = self.limited(hidden)
+        return self.widened(self.limited(hidden))
+
+    def widened(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return logits over the full vocabulary, [..., vocab_size], from those over the limited one, [..., tokens]."""
         outside = logits.float().logsumexp(-1, keepdim=True) + self.floor
         full = outside.to(logits.dtype).expand(*logits.shape[:-1], self.vocab_size).clone()
         full[..., self.token_ids] = logits

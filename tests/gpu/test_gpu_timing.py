@@ -16,6 +16,7 @@ from harness.records.manifest import read_manifest
 from harness.records.rows import read_rows
 from harness.run.execution import run
 from methods import tree_method
+from methods.core.engines.hf import HuggingFaceEngine
 from methods.core.model import TreeModel
 from methods.core.stopwatch import Stopwatch
 from treegraft.cli.main import invoke
@@ -89,16 +90,17 @@ def test_neither_a_forward_nor_a_commit_waits_for_the_device(real, role):
     evaluate_and_commit(getattr(real.models, role), nothing_waits)
 
 
-class Waiting(TreeModel):
+class Waiting(HuggingFaceEngine):
     """A mutant: sends token ids from memory that is not pinned."""
 
     def _inputs(self, tokens, positions):
-        return {**super()._inputs(tokens, positions), "input_ids": torch.tensor([tokens], device=self.device)}
+        return {**super()._inputs(tokens, positions), "input_ids": torch.tensor([tokens], device=self._model.device)}
 
 
 def test_a_forward_that_waits_is_found(real):
+    middle = real.models.middle.model
     with pytest.raises(RuntimeError, match="synchronizing CUDA operation"):
-        evaluate_and_commit(Waiting(real.models.middle.model), nothing_waits)
+        evaluate_and_commit(TreeModel(middle, Waiting(middle)), nothing_waits)
 
 
 def test_the_board_is_watched_at_less_than_a_hundredth_of_the_time(real, decoder, text):

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from methods.core import model as core_model
 from methods.core.sampling import DecodingParams
 from methods.core.tree import DraftTree
 from methods.rivals.csd.max_gram import MaxGram
@@ -162,7 +161,7 @@ def test_decoding_goes_on_up_to_the_last_position_and_no_draft_leaves_the_contex
 @pytest.fixture
 def exact_buffers(monkeypatch):
     """KV buffers have the rows that were asked for and not one more."""
-    monkeypatch.setattr(core_model, "_GROW_BY", 1)
+    monkeypatch.setattr("methods.core.engines.hf._GROW_BY", 1)
 
 
 @pytest.mark.usefixtures("exact_buffers")

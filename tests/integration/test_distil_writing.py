@@ -9,7 +9,7 @@ import torch
 from harness.distil import batched_generation
 from harness.distil.batched_generation import Writer
 from harness.distil.sequence_templates import Part, Segment
-from methods.core.model import KVCache
+from methods.core.engines.hf import KVCache
 
 pytestmark = pytest.mark.torch
 

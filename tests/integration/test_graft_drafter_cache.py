@@ -148,7 +148,8 @@ class LosesARow(TreeModel):
 
         super().commit(rows)
         with torch.inference_mode():
-            self._cache._keys[..., self.length - 1, :] = 0.0
+            for layer in self.engine._cache.layers:
+                layer.keys[..., self.length - 1, :] = 0.0
 
 
 class KeepsARow(TreeModel):

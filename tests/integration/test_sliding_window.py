@@ -123,6 +123,7 @@ def test_no_layer_of_the_cache_slides(tiny):
     model.begin(32)
     model.prefill(list(range(20)))
 
-    assert not any(layer.is_sliding for layer in model._cache.layers)
-    assert all(layer.get_seq_length() == 20 for layer in model._cache.layers)
-    assert torch.isfinite(model._cache._keys[..., :20, :]).all()
+    layers = model.engine._cache.layers
+    assert not any(layer.is_sliding for layer in layers)
+    assert all(layer.get_seq_length() == 20 for layer in layers)
+    assert all(torch.isfinite(layer.keys[..., :20, :]).all() for layer in layers)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from methods.core.engines.hf import HuggingFaceEngine
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
 
@@ -18,9 +19,9 @@ def by_depth(model, tree):
     return model.evaluate(tree.tokens, tree.depths, tree.visibility())
 
 
-def check_tree_logits(model, evaluate, path_logits, close, random_tree, kind=TreeModel):
+def check_tree_logits(model, evaluate, path_logits, close, random_tree, engine=HuggingFaceEngine):
     rng = random.Random(0)
-    wrapped = kind(model)
+    wrapped = TreeModel(model, engine(model))
     for context in CONTEXTS:
         tree = random_tree(rng, context[-1])
         wrapped.begin(64)
@@ -47,43 +48,45 @@ def causal_by_index(model, tree):
     return model.evaluate(tree.tokens, tree.depths, np.tri(len(tree), dtype=np.bool_))
 
 
-class BooleanMask(TreeModel):
+class BooleanMask(HuggingFaceEngine):
     """What SDPA takes and eager attention adds to the scores."""
 
-    def _mask(self, *args):
-        return super()._mask(*args) == 0
+    def _mask(self, visible):
+        return super()._mask(visible) == 0
 
 
-class ZeroOneMask(TreeModel):
+class ZeroOneMask(HuggingFaceEngine):
     """A float mask of ones and zeros, which both back ends add to the scores."""
 
-    def _mask(self, *args):
-        return (super()._mask(*args) == 0).to(self.dtype)
+    def _mask(self, visible):
+        return (super()._mask(visible) == 0).float()
 
 
-class InfiniteMask(TreeModel):
+class InfiniteMask(HuggingFaceEngine):
     """Minus infinity, and a node that does not see itself: alone in the context it sees nothing."""
 
-    def _mask(self, positions, visible, window):
-        mask = super()._mask(positions, visible & ~np.eye(len(positions), dtype=np.bool_), window)
+    def _mask(self, visible):
+        blind = visible.copy()
+        blind[:, -len(visible) :] &= ~np.eye(len(visible), dtype=np.bool_)
+        mask = super()._mask(blind)
         return mask.masked_fill(mask < 0, float("-inf"))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize(
-    ("evaluate", "kind"),
+    ("evaluate", "engine"),
     [
-        pytest.param(positions_by_index, TreeModel, id="positions by index instead of depth"),
-        pytest.param(without_ancestors, TreeModel, id="a mask without the ancestors"),
-        pytest.param(causal_by_index, TreeModel, id="a causal mask"),
+        pytest.param(positions_by_index, HuggingFaceEngine, id="positions by index instead of depth"),
+        pytest.param(without_ancestors, HuggingFaceEngine, id="a mask without the ancestors"),
+        pytest.param(causal_by_index, HuggingFaceEngine, id="a causal mask"),
         pytest.param(by_depth, BooleanMask, id="a boolean mask"),
         pytest.param(by_depth, ZeroOneMask, id="a mask of ones and zeros"),
         pytest.param(by_depth, InfiniteMask, id="a row of minus infinity"),
     ],
 )
-def test_the_logits_check_fails_on_a_mutant(tiny, attention, evaluate, kind, path_logits, close, random_tree):
-    arguments = (tiny(attention=attention), evaluate, path_logits, close, random_tree, kind)
-    if kind is BooleanMask and attention == "sdpa":  # the one place where it is right
+def test_the_logits_check_fails_on_a_mutant(tiny, attention, evaluate, engine, path_logits, close, random_tree):
+    arguments = (tiny(attention=attention), evaluate, path_logits, close, random_tree, engine)
+    if engine is BooleanMask and attention == "sdpa":  # the one place where it is right
         check_tree_logits(*arguments)
         return
 

@@ -1,0 +1,136 @@
+"""Matrix products with weights packed once; the kernel for each number of rows is the one measured fastest at load."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch.nn.functional import linear
+
+Product = Callable[[torch.Tensor], torch.Tensor]
+"""Takes inputs [rows, in], gives outputs [rows, out] of the same type."""
+
+_SIZES = (1, 4, 16, 64)  # rows at which kernels are measured
+_SMALLEST = 2**20  # weights; below it every kernel is fast enough, and times are noise
+_SLACK = 1.15  # a kernel further down the list must win by more: a choice should not change from run to run
+_REPEATS = 3
+
+
+def _plain(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    return lambda rows: linear(rows, weight, bias)
+
+
+def _packed(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+    multiply = torch.ops.mkldnn._linear_pointwise.default
+    return lambda rows: multiply(rows, packed, bias, "none", [], "")
+
+
+def _packed_wide(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    """Multiply in fp32: on CPUs without bf16 instructions it is many times faster, and no less exact."""
+    multiply = _packed(weight.float(), None if bias is None else bias.float())
+    return lambda rows: multiply(rows.float()).to(rows.dtype)
+
+
+_KERNELS: dict[str, Callable[[torch.Tensor, torch.Tensor | None], Product]] = {
+    "onednn": _packed,
+    "onednn-fp32": _packed_wide,
+    "torch": _plain,
+}
+"""By preference. oneDNN's are private operators of torch's, and missing or slow on some machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """Which kernel multiplies how many rows."""
+
+    names: tuple[str, ...] = ("torch",) * len(_SIZES)
+    """One for each of the measured sizes; a size between takes that of the next."""
+
+    def __str__(self) -> str:
+        if len(set(self.names)) == 1:
+            return self.names[0]
+        return ", ".join(f"{name} to {size} rows" for name, size in zip(self.names, _SIZES, strict=True))
+
+    @property
+    def widens(self) -> bool:
+        """Whether several rows are multiplied in fp32."""
+        return self.names[-1] == "onednn-fp32"
+
+
+def measured_choice(weight: torch.Tensor) -> KernelChoice:
+    """Return the fastest kernel of each size for a matrix, [out, in], which should be the model's largest."""
+    if weight.device.type != "cpu" or weight.numel() < _SMALLEST:
+        return KernelChoice()
+    kernels = {name: kernel for name in _KERNELS if (kernel := _made(name, weight)) is not None}
+    names = []
+    for size in _SIZES:
+        rows = torch.ones(size, weight.shape[1], dtype=weight.dtype)
+        taken = {name: _seconds(kernel, rows) for name, kernel in kernels.items()}
+        names.append(next(name for name in taken if taken[name] <= _SLACK * min(taken.values())))
+    return KernelChoice(tuple(names))
+
+
+def _made(name: str, weight: torch.Tensor) -> Product | None:
+    """Return a matrix's kernel, None where this machine, this torch or this type has none."""
+    if name == "onednn-fp32" and weight.dtype == torch.float32:
+        return None
+    try:
+        kernel = _KERNELS[name](weight, None)
+        kernel(torch.ones(1, weight.shape[1], dtype=weight.dtype))
+    except (AttributeError, RuntimeError):  # the operator is missing, or refuses this machine's instructions
+        return None
+    return kernel
+
+
+def _seconds(kernel: Product, rows: torch.Tensor) -> float:
+    """Return the median time of a few products, the first left out."""
+    taken = []
+    for _ in range(1 + _REPEATS):
+        start = time.perf_counter()
+        kernel(rows)
+        taken.append(time.perf_counter() - start)
+    return median(taken[1:])
+
+
+class Packer:
+    """Makes the products of a pair's models; matrices that models share are packed once.
+
+    Args:
+        choice: the kernels to use.
+    """
+
+    def __init__(self, choice: KernelChoice) -> None:
+        self.choice = choice
+        self._made: dict[tuple[int, ...], Product] = {}
+
+    def product(self, *layers: torch.nn.Module) -> Product:
+        """Return one product with the weights, and biases, of several linear layers, stacked."""
+        key = tuple(id(layer.weight) for layer in layers)
+        if key not in self._made:
+            biased = any(getattr(layer, "bias", None) is not None for layer in layers)
+            self._made[key] = self._by_rows(_stacked(layers, "weight"), _stacked(layers, "bias") if biased else None)
+        return self._made[key]
+
+    def _by_rows(self, weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+        kernels = {name: _KERNELS[name](weight, bias) for name in dict.fromkeys(self.choice.names)}
+        if len(kernels) == 1:
+            return next(iter(kernels.values()))
+        largest = _SIZES[-1]
+        by_rows = [kernels[self.choice.names[bisect_left(_SIZES, rows)]] for rows in range(largest + 1)]
+        return lambda rows: by_rows[min(len(rows), largest)](rows)
+
+
+def _stacked(layers: Sequence[torch.nn.Module], name: str) -> torch.Tensor:
+    """Return a parameter of several layers, one below the other; theirs become views of it, to take no more memory."""
+    parts: list[torch.Tensor] = [getattr(layer, name) for layer in layers]
+    if len(parts) == 1:
+        return parts[0].detach()
+    whole = torch.cat([part.detach() for part in parts])
+    for part, view in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+        part.data = view
+    return whole
