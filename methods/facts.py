@@ -50,6 +50,10 @@ class MethodFacts:
     """Schema of its `options`; None takes none, or a plug-in reads them itself."""
     visible_rounds: bool = True
     """Whether it has per-round data; external baselines have none."""
+    engine: str | None = None
+    """The engine that it brings; None runs on the target's."""
+    baseline: str = "autoregressive"
+    """The method that its speedup is over: plain decoding by the same engine, which every run with it contains."""
     memory: Literal["question", "run"] = "question"
     """How long it keeps state from decoded text: until the question ends, or for the whole run."""
 

@@ -39,7 +39,7 @@ class Configuration:
         return replace(self, config=self.config.model_copy(update=lacking), origins=origins)
 
     def methods(self, pair_defaults: Mapping[str, Any]) -> list[Resolved]:
-        """Return the run's methods, the baseline first, each with all its parameters.
+        """Return the run's methods with all their parameters, the baseline first, then missing ones of other engines.
 
         Raises:
             UserError: an unknown or repeated name, or an unusable parameter.
@@ -50,16 +50,19 @@ class Configuration:
                 raise UserError(
                     f"methods: {name!r} is there twice; a second copy needs a name of its own (base: {name})"
                 )
-        return [
-            resolve_with_origins(
-                name,
-                definitions=self.definitions,
-                pair=pair_defaults,
-                config=self._given("configuration"),
-                flags=self._given("flag"),
-            )
-            for name in [BASELINE, *(name for name in names if name != BASELINE)]
-        ]
+        own = [self._resolved(name, pair_defaults) for name in names if name != BASELINE]
+        baselines = dict.fromkeys(one.spec.facts.baseline for one in own if one.spec.facts.baseline not in names)
+        added = [name for name in baselines if name != BASELINE]
+        return [*(self._resolved(name, pair_defaults) for name in (BASELINE, *added)), *own]
+
+    def _resolved(self, name: str, pair_defaults: Mapping[str, Any]) -> Resolved:
+        return resolve_with_origins(
+            name,
+            definitions=self.definitions,
+            pair=pair_defaults,
+            config=self._given("configuration"),
+            flags=self._given("flag"),
+        )
 
     def _given(self, origin: str) -> dict[str, Any]:
         """Return the method parameters of one origin."""

@@ -21,7 +21,8 @@ class RunConfig(StrictModel):
     tasks: list[str] = Field(default=["alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"], min_length=1)
     """Names of tasks."""
     methods: list[str | dict[str, Any]] = Field(default=[BASELINE, "all-small", "prompt-lookup"], min_length=1)
-    """Names of methods, or definitions {name, base, and parameters}; `autoregressive` is always run."""
+    """Names of methods, or definitions {name, base, and parameters}; `autoregressive` is always run, and so
+    is the baseline of another engine."""
     limit: int | None = Field(default=None, ge=1)
     """Most questions a task; null takes all."""
     max_new_tokens: int = Field(default=128, ge=1)

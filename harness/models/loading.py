@@ -21,7 +21,7 @@ from harness.models.gguf import dequantised, quiet_transformers
 from harness.models.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
 from harness.models.shared_layers import sharing_layers
 from harness.models.toy import toy_model, toy_tokenizer
-from methods.core.engines import EngineChoice
+from methods.core.engines import EngineChoice, EngineName
 from methods.core.engines.choice import Engines
 from methods.core.model import TreeModel
 from methods.method import Models
@@ -42,6 +42,21 @@ class LoadedPair:
     """Tokens that end an answer."""
     weights: dict[str, dict[str, str]]
     """By role: origin and sha256 of the weights."""
+
+    @property
+    def engines(self) -> dict[str, EngineName]:
+        """By role: what runs its forwards."""
+        return {role: model.engine.name for role, model in self._wrapped.items()}
+
+    @property
+    def engine_details(self) -> dict[str, str]:
+        """By role: its engine and how it computes."""
+        return {role: f"{model.engine.name} ({model.engine.details})" for role, model in self._wrapped.items()}
+
+    @property
+    def _wrapped(self) -> dict[str, TreeModel]:
+        every = {"target": self.models.target, "middle": self.models.middle, "small": self.models.small}
+        return {role: model for role, model in every.items() if model is not None}
 
 
 def load_pair(

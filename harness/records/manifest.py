@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from foundation.errors import UserError
 from foundation.strict_model import StrictModel, first_fault
@@ -14,6 +14,7 @@ from harness.config.run_config import RunConfig
 from harness.models.pair import Pair
 from harness.records.schema import Start, TaskData
 from methods.catalog import MethodSpec
+from methods.core.engines import EngineName
 from methods.latency import Latency
 
 MANIFEST_FILE = "manifest.json"
@@ -44,6 +45,8 @@ class Manifest(StrictModel):
     """The model pair's description."""
     weights: dict[str, dict[str, str]]
     """For each role: origin and sha256."""
+    engines: dict[str, EngineName]
+    """For each role, what runs its forwards."""
     methods: list[MethodSpec]
     """Every method with all its parameters."""
     traits: dict[str, MethodTraits] = Field(default_factory=dict)
@@ -56,6 +59,16 @@ class Manifest(StrictModel):
     """T_tgt and T_mid, kept when the run goes on; null where no method needs a middle drafter."""
     profile: Profile | None = None
     """The hardware profile that the clock charged; null where times were measured."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_runs_are_hugging_faces(cls, values: Any) -> Any:
+        """Name the engine of runs from before there were several."""
+        if isinstance(values, dict) and "engines" not in values and isinstance(values.get("weights"), dict):
+            config = values.get("config")
+            known = {**config, "engine": "hf"} if isinstance(config, dict) else config
+            return {**values, "engines": dict.fromkeys(values["weights"], "hf"), "config": known}
+        return values
 
     def identity(self) -> dict[str, Any]:
         """Return what must agree for rows to belong to one run: everything but starts, notes and folders."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -95,8 +96,16 @@ def device_line(facts: Mapping[str, Any], gpus: Sequence[str]) -> str:
     return f"{', '.join(gpus)}{driver}; host {host}"
 
 
-def this_start(command: Sequence[str], gpus: Sequence[str] = ()) -> Start:
-    """Return this process's code, packages and machine; `gpus` are UUIDs of those that it uses."""
+def this_start(
+    command: Sequence[str], gpus: Sequence[str] = (), engines: Mapping[str, str] = MappingProxyType({})
+) -> Start:
+    """Return this process's code, packages and machine.
+
+    Args:
+        command: its arguments.
+        gpus: UUIDs of the GPUs that it uses.
+        engines: for each role, its engine and how it computes.
+    """
     root = Path(__file__).parents[2]
     return Start(
         at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -104,6 +113,7 @@ def this_start(command: Sequence[str], gpus: Sequence[str] = ()) -> Start:
         git=git_state(root),
         source=source_digest(root),
         versions=versions(),
+        engines=dict(engines),
         machine=machine(gpus),
     )
 

@@ -58,6 +58,10 @@ class Row(StrictModel):
     """0, or 1 for the second turn of a conversation."""
     method: str
     """The method's unique name in this run."""
+    engine: str = "hf"
+    """What ran the target's forwards; rows from before there were several are Hugging Face's."""
+    baseline: str = "autoregressive"
+    """The method that its speedup is over: plain decoding by the same engine."""
     seed: int
     """Seed that draws and orders derive from."""
     repeat: int = Field(ge=0)
@@ -139,5 +143,7 @@ class Start(StrictModel):
     """Digest of the code that ran, wherever it was installed from."""
     versions: dict[str, str]
     """Python and packages."""
+    engines: dict[str, str] = Field(default_factory=dict)
+    """For each role, its engine and how it computes; empty in older runs."""
     machine: dict[str, Any]
     """Processor, memory, threads, GPUs; `nvml`: driver and power limits of a run's GPUs, or the `problem` with NVML."""

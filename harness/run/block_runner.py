@@ -256,7 +256,8 @@ class BlockRunner:
     def _identity(
         self, block: Block, turn: int, name: str, attempt: int, prompt: Sequence[int] | None
     ) -> dict[str, Any]:
-        config = self._config
+        config, facts = self._config, self._specs[name].facts
+        engine = facts.engine or self._loaded.models.target.engine.name
         request = {
             "pair": self._loaded.pair.name,
             "weights": {role: facts["sha256"] for role, facts in self._loaded.weights.items()},
@@ -268,6 +269,7 @@ class BlockRunner:
             "method": self._specs[name].model_dump(),
             "decoding": config.model_dump(include={*DECODING_KEYS}),
             "dtype": config.dtype or self._loaded.pair.dtype,
+            **({} if engine == "hf" else {"engine": engine}),  # older rows have no engine in their keys
             "seed": config.seed,
             "repeat": block.repeat,
             "clock": config.clock,
@@ -280,6 +282,8 @@ class BlockRunner:
             "question_id": block.question.question_id,
             "turn": turn,
             "method": name,
+            "engine": engine,
+            "baseline": facts.baseline,
             "seed": config.seed,
             "repeat": block.repeat,
             "clock": config.clock,

@@ -89,11 +89,12 @@ def _manifest(plan: Plan, loaded: LoadedPair, command: list[str]) -> Manifest:
         config=plan.config.model_copy(update={"methods": [spec.name for spec in plan.methods]}),
         pair=plan.pair,
         weights=loaded.weights,
+        engines=loaded.engines,
         methods=plan.methods,
         traits={spec.name: MethodTraits.of(spec) for spec in plan.methods},
         tasks=plan.data,
         profile=plan.profile,
-        starts=[this_start(command, gpu_uuids(loaded.models))],
+        starts=[this_start(command, gpu_uuids(loaded.models), loaded.engine_details)],
     )
 
 

@@ -187,7 +187,7 @@ class LeanEngine:
         if layer.head_norm is not None:
             rotated.copy_(layer.head_norm(rotated))
         _rotate(rotated, *angles)
-        queries, rest = projected.split([heads, 2 * kv_heads], 1)
+        queries, rest = torch.split(projected, [heads, 2 * kv_heads], 1)
         new.copy_(rest.view(count, 2, kv_heads, size).permute(1, 2, 0, 3))
         grouped = queries.view(count, kv_heads, -1, size).permute(1, 2, 0, 3)
         return grouped.reshape(1, kv_heads, -1, size).to(self._attention_dtype)

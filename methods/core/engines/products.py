@@ -131,6 +131,6 @@ def _stacked(layers: Sequence[torch.nn.Module], name: str) -> torch.Tensor:
     if len(parts) == 1:
         return parts[0].detach()
     whole = torch.cat([part.detach() for part in parts])
-    for part, view in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+    for part, view in zip(parts, torch.split(whole, [len(part) for part in parts]), strict=True):
         part.data = view
     return whole
