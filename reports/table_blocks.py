@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from harness.records.verdicts import COUNTED, VERDICTS
 from reports.contrasts import Contrast
 from reports.decomposition import FACTORS, Factor
 from reports.pairing import BASELINE
@@ -13,7 +14,6 @@ from reports.ranks import Ranking
 from reports.rates import SPANS
 from reports.summary import SummaryLine
 
-VERDICT_SIGNS = {"identical": "=", "tie": "~", "numeric": "≈", "different": "≠", "unverified": "?"}
 EMPTY = "–"
 HEADERS = (
     "method",
@@ -39,7 +39,7 @@ LEGEND = (
     "A: accepted draft tokens per round. τ: committed tokens per round. "
     "tok/s: median over prompts, under the rows' clock.",
     "p: paired sign-flip test, in brackets Holm-adjusted over lines of one clock. Over 2,000 prompts: Student's t.",
-    "verdicts: " + ", ".join(f"{sign} {name}" for name, sign in VERDICT_SIGNS.items()) + "; ref: the baseline.",
+    "verdicts: " + ", ".join(f"{VERDICTS[name].sign} {name}" for name in COUNTED) + "; ref: the baseline.",
     "fail: failed rows. mark: rows timed under a disturbance. n: prompts compared (/ asked, where some are left out).",
     "small, middle: drafting. verify: target forward, draws, commit. External baselines: τ is per forward.",
     "Method against method: the same, without the baseline; Holm over that table.",
@@ -163,8 +163,7 @@ def p_value(value: float | None) -> str:
 def _verdicts(line: SummaryLine) -> str:
     if line.method == BASELINE:
         return "ref"
-    counts = ((getattr(line, name), sign) for name, sign in VERDICT_SIGNS.items())
-    return " ".join(f"{count}{sign}" for count, sign in counts if count) or EMPTY
+    return " ".join(f"{count}{VERDICTS[name].sign}" for name, count in line.verdicts.items() if count) or EMPTY
 
 
 def _notes(block: Sequence[SummaryLine]) -> list[str]:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
 
@@ -149,14 +149,15 @@ def to_latex(report: Report) -> str:
 def to_csv(report: Report) -> str:
     """Return one flat table, one line a clock, pair, task and method, without factors or further tables."""
     text = io.StringIO()
-    columns = [field.name for field in fields(SummaryLine) if field.name != "factors"]
+    lines = [{**line.flat(), **_cells(line)} for line in report.lines]
+    columns = [name for name in lines[0] if name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**asdict(line), **_flat(line)} for line in report.lines)
+    writer.writerows(lines)
     return text.getvalue().rstrip("\n")
 
 
-def _flat(line: SummaryLine) -> dict[str, str]:
+def _cells(line: SummaryLine) -> dict[str, str]:
     """Return the fields of a line that hold several values, each as one cell."""
     rates = "" if line.call_rates is None else " ".join(f"{rate:.4f}" for rate in line.call_rates)
     return {"notes": "; ".join(line.notes), "call_rates": rates}
@@ -168,7 +169,7 @@ def to_json(report: Report) -> str:
         "schema_version": SCHEMA_VERSION,
         "clocks": {line.clock: line.timing for line in report.lines},
         "sources": report.facts.sources,
-        "lines": [asdict(line) for line in report.lines],
+        "lines": [line.flat() for line in report.lines],
         "contrasts": [asdict(contrast) for contrast in report.contrasts],
         "reliability": [asdict(line) for line in report.reliability],
         "gpus": [asdict(line) for line in report.gpus],
