@@ -16,6 +16,7 @@ from foundation.errors import UserError
 from foundation.gc_control import paused_collection
 from harness.records.rows import read_rows
 from harness.records.schema import Row
+from reports.columns import Table, alignment
 from reports.contrasts import Contrast, contrast_methods
 from reports.gpu import GPU_LEGEND, GpuLine, gpu_blocks, gpu_lines
 from reports.latex import latex_paragraph, latex_table
@@ -24,7 +25,7 @@ from reports.reliability import RELIABILITY_LEGEND, ReliabilityLine, reliability
 from reports.row_summary import read_tallies
 from reports.run_facts import RunFacts, read_facts
 from reports.summary import SummaryLine, comparisons, summarise
-from reports.table_blocks import LEGEND, WIDE_LEGEND, Table, blocks, ranking_text
+from reports.table_blocks import LEGEND, WIDE_LEGEND, blocks, ranking_text
 
 SCHEMA_VERSION = 1
 METHOD_WIDTH = 20
@@ -207,8 +208,3 @@ def terminal_grid(body: list[list[str]], headers: Sequence[str]) -> str:
     # Headers as a row of their own: as headers, tabulate would pad each by two columns, past the screen's edge.
     rows = [list(headers), SEPARATING_LINE, *([fill(name, METHOD_WIDTH), *cells] for name, *cells in body)]
     return tabulate(rows, tablefmt="simple", colalign=alignment(headers), disable_numparse=True)
-
-
-def alignment(headers: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns' sides: names to the left, numbers to the right."""
-    return ("left", *["right"] * (len(headers) - 1))
