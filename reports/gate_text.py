@@ -8,15 +8,26 @@ from dataclasses import asdict
 from textwrap import fill
 
 from foundation.errors import UserError
+from reports.columns import EMPTY, Column, Table, compared, table, value, with_interval
 from reports.compare import Comparison
 from reports.gate import GateLine
-from reports.table_blocks import EMPTY, number
 from reports.tables import github_grid, terminal_grid
 
 SCHEMA_VERSION = 1
 VERDICT_WIDTH = 28
 TEXT_WIDTH = 120
-HEADERS = ("method", "BASE", "HEAD", "ratio [bounds]", "τ BASE", "τ HEAD", "raw", "mark", "n", "verdict")
+COLUMNS: tuple[Column[GateLine], ...] = (
+    Column("method", lambda line: line.method),
+    value("BASE", "speedup_base", ".2f"),
+    value("HEAD", "speedup_head", ".2f"),
+    Column("ratio [bounds]", lambda line: with_interval(line.ratio, line.low, line.high, ".3f")),
+    value("τ BASE", "tokens_per_round_base", ".2f"),
+    value("τ HEAD", "tokens_per_round_head", ".2f"),
+    value("raw", "raw_ratio", ".3f"),
+    Column("mark", lambda line: str(line.marked) if line.timing == "measured" else EMPTY),
+    Column("n", lambda line: compared(line.n, line.dropped)),
+    Column("verdict", lambda line: f"{line.verdict}: {line.reason}" if line.reason else line.verdict),
+)
 CONCLUSIONS = {
     0: "PASS: every method is inside the margin.",
     1: "FAIL: not every method is inside the margin.",
@@ -48,9 +59,9 @@ def render_comparison(comparison: Comparison, format: str) -> str:
 def _table(comparison: Comparison) -> str:
     parts = [_conclusion(comparison)]
     parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
-    for timing, lines in _by_timing(comparison).items():
-        body = [[*cells, fill(verdict, VERDICT_WIDTH)] for *cells, verdict in map(_cells, lines)]
-        parts.append(f"{timing}\n{terminal_grid(body, HEADERS)}")
+    for one in _tables(comparison):
+        body = [[*cells, fill(verdict, VERDICT_WIDTH)] for *cells, verdict in one.body]
+        parts.append(f"{one.title}\n{terminal_grid(body, one.headers)}")
     parts += [fill(text, TEXT_WIDTH) for text in _context(comparison)]
     if comparison.lines:
         parts.append("\n".join(fill(text, TEXT_WIDTH) for text in LEGEND))
@@ -60,9 +71,7 @@ def _table(comparison: Comparison) -> str:
 def _markdown(comparison: Comparison) -> str:
     parts = [f"### treegraft compare: {_conclusion(comparison)}"]
     parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
-    for timing, lines in _by_timing(comparison).items():
-        grid = github_grid([_cells(line) for line in lines], HEADERS)
-        parts.append(f"Times {timing}.\n\n{grid}")
+    parts += [f"Times {one.title}.\n\n{github_grid(one.body, one.headers)}" for one in _tables(comparison)]
     parts += _context(comparison)
     if comparison.lines:
         legend = "\n".join(f"- {text}" for text in LEGEND)
@@ -89,11 +98,12 @@ def _conclusion(comparison: Comparison) -> str:
     return f"{CONCLUSIONS[comparison.exit_code]} {margin}"
 
 
-def _by_timing(comparison: Comparison) -> dict[str, list[GateLine]]:
+def _tables(comparison: Comparison) -> list[Table]:
+    """Return a table for each origin of times, its title."""
     groups: dict[str, list[GateLine]] = {}
     for line in comparison.lines:
         groups.setdefault(line.timing, []).append(line)
-    return groups
+    return [table(timing, COLUMNS, lines) for timing, lines in groups.items()]
 
 
 def _context(comparison: Comparison) -> list[str]:
@@ -105,19 +115,3 @@ def _context(comparison: Comparison) -> list[str]:
         "Times": comparison.modelled,
     }
     return [f"{title}: {'; '.join(texts)}." for title, texts in parts.items() if texts]
-
-
-def _cells(line: GateLine) -> list[str]:
-    bounds = "" if line.low is None else f" [{line.low:.3f}, {line.high:.3f}]"
-    return [
-        line.method,
-        f"{line.speedup_base:.2f}",
-        f"{line.speedup_head:.2f}",
-        f"{line.ratio:.3f}{bounds}",
-        number(line.tokens_per_round_base, ".2f"),
-        number(line.tokens_per_round_head, ".2f"),
-        f"{line.raw_ratio:.3f}",
-        str(line.marked) if line.timing == "measured" else EMPTY,
-        f"{line.n}/{line.n + line.dropped}" if line.dropped else str(line.n),
-        f"{line.verdict}: {line.reason}" if line.reason else line.verdict,
-    ]

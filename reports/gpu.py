@@ -9,33 +9,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, median
 
+from reports.columns import EMPTY, Column, Table, legend, table, value, with_interval
 from reports.gpu_use import GpuUse
 from reports.pairing import BASELINE, Answers, Pairing
 from reports.row_summary import Tally
 from reports.run_facts import RunFacts
 from reports.statistics import bootstrap_interval, geometric_mean
 from reports.summary import Comparisons, by_clock_and_pair, method_place, timing_label
-from reports.table_blocks import EMPTY, Table, number
-
-GPU_HEADERS = (
-    "method",
-    "J/token [95% CI]",
-    "saving [95% CI]",
-    "counter",
-    "W",
-    "MHz",
-    "°C",
-    "slowed",
-    "shared",
-    "lack",
-    "n",
-)
-GPU_LEGEND = (
-    "J/token: joules of whole boards, idle share and prefill included, per committed token; geometric mean of prompts. "
-    f"saving: J/token of {BASELINE} ÷ the method's. counter: answers whose joules are from energy counters / all with. "
-    "W: median of mean power. MHz: lowest clock. °C: highest temperature. slowed: answers timed while a GPU was "
-    "throttled / that tell. shared: while another process computed on one / that tell. lack: answers without joules."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +80,7 @@ def gpu_lines(rows: Sequence[Tally], compared: Comparisons, facts: RunFacts) -> 
 def gpu_blocks(lines: Sequence[GpuLine]) -> Iterable[Table]:
     """Yield a table a clock and pair."""
     for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
-        body = [_cells(line) for line in of_pair]
-        yield Table(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_HEADERS, body, [GPU_LEGEND])
+        yield table(f"Energy and state of the GPUs · pair {pair} · {timing}", GPU_COLUMNS, of_pair, [GPU_LEGEND])
 
 
 def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: list[Pairing]) -> GpuLine:
@@ -159,22 +138,42 @@ def _over(uses: Sequence[GpuUse], name: str, reduce: Callable[[list[float]], flo
     return reduce(values) if values else None
 
 
-def _cells(line: GpuLine) -> list[str]:
-    return [
-        line.method,
-        _with_interval(line.joules_per_token, line.ci_low, line.ci_high, ".3g"),
-        _with_interval(line.saving, line.saving_low, line.saving_high, ".2f"),
-        f"{line.counted}/{line.counted + line.integrated}",
-        number(line.watts, ".0f"),
-        number(line.sm_mhz, ".0f"),
-        number(line.celsius, ".0f"),
-        f"{line.throttled}/{line.throttled_of}" if line.throttled_of else EMPTY,
-        f"{line.shared}/{line.shared_of}" if line.shared_of else EMPTY,
-        str(line.lacking),
-        str(line.n),
-    ]
+def _share(count: int, known: int) -> str:
+    return f"{count}/{known}" if known else EMPTY
 
 
-def _with_interval(value: float | None, low: float | None, high: float | None, spec: str) -> str:
-    text = number(value, spec)
-    return text if low is None or high is None else f"{text} [{low:{spec}}, {high:{spec}}]"
+GPU_COLUMNS: tuple[Column[GpuLine], ...] = (
+    Column("method", lambda line: line.method),
+    Column(
+        "J/token [95% CI]",
+        lambda line: with_interval(line.joules_per_token, line.ci_low, line.ci_high, ".3g"),
+        "J/token: joules of whole boards, idle share and prefill included, per committed token; geometric mean of "
+        "prompts.",
+    ),
+    Column(
+        "saving [95% CI]",
+        lambda line: with_interval(line.saving, line.saving_low, line.saving_high, ".2f"),
+        f"saving: J/token of {BASELINE} ÷ the method's.",
+    ),
+    Column(
+        "counter",
+        lambda line: f"{line.counted}/{line.counted + line.integrated}",
+        "counter: answers whose joules are from energy counters / all with.",
+    ),
+    value("W", "watts", ".0f", "W: median of mean power."),
+    value("MHz", "sm_mhz", ".0f", "MHz: lowest clock."),
+    value("°C", "celsius", ".0f", "°C: highest temperature."),
+    Column(
+        "slowed",
+        lambda line: _share(line.throttled, line.throttled_of),
+        "slowed: answers timed while a GPU was throttled / that tell.",
+    ),
+    Column(
+        "shared",
+        lambda line: _share(line.shared, line.shared_of),
+        "shared: while another process computed on one / that tell.",
+    ),
+    value("lack", "lacking", "d", "lack: answers without joules."),
+    value("n", "n", "d"),
+)
+(GPU_LEGEND,) = legend(GPU_COLUMNS)

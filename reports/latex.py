@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
-from reports.table_blocks import Table
+from reports.columns import Table, alignment
 
 _TEXT = {
     "\\": r"\textbackslash{}",
@@ -37,7 +37,7 @@ def latex_table(block: Table) -> str:
         [latex_text(header) for header in block.headers],
         "latex_raw",
         disable_numparse=True,
-        colalign=("left", *["right"] * (len(block.headers) - 1)),
+        colalign=alignment(block.headers),
     )
     rules = iter((r"\toprule", r"\midrule", r"\bottomrule"))
     lines = [next(rules) if line == r"\hline" else line for line in grid.split("\n")]

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import Literal
 
 from harness.records.schema import BINS, Bin, EdgeTally, added, expected_error
+from reports.columns import EMPTY, Table
 from reports.row_summary import Tally
 from reports.run_facts import RunFacts
 from reports.summary import by_clock_and_pair, method_place, task_label, timing_label
-from reports.table_blocks import EMPTY, Table
 
 FEWEST = 20
 """Edges below which a bin shows no share."""

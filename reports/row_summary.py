@@ -9,7 +9,8 @@ from itertools import zip_longest
 
 from foundation.errors import UserError
 from harness.records.rows import last_attempts
-from harness.records.schema import EdgeTally, Row, Spans, Verdict
+from harness.records.schema import EdgeTally, Row, Spans
+from harness.records.verdicts import Verdict
 from reports.gpu_use import GpuUse, gpu_use
 from reports.row_validation import BASELINE, NOT_IDENTICAL, contradiction
 

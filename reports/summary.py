@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 from foundation.errors import UserError
+from harness.records.verdicts import COUNTED, Verdict
 from reports.decomposition import Factor, decompose
 from reports.pairing import BASELINE, Pairing, pair_with_baseline, turns_of
 from reports.rates import pooled_rates
@@ -98,16 +99,8 @@ class SummaryLine:
     """Share in verification."""
     other_pct: float | None
     """Share in everything else."""
-    identical: int
-    """Rows whose tokens equal the baseline's."""
-    tie: int
-    """Rows that part from it at an exact tie."""
-    numeric: int
-    """Rows that part from it within rounding."""
-    different: int
-    """Rows that part from it otherwise: a bug."""
-    unverified: int
-    """Rows that could not be verified."""
+    verdicts: dict[Verdict, int]
+    """Answered rows of each verdict; CSV and JSON have a column for each."""
     failed: int
     """Rows that failed; they give no number."""
     marked: int
@@ -118,6 +111,13 @@ class SummaryLine:
     """Factors of the speedup, in the widest scope of a clock and pair; null elsewhere and for external baselines."""
     notes: tuple[str, ...]
     """What a reader must know about missing values."""
+
+    def flat(self) -> dict[str, Any]:
+        """Return its values by column of CSV and JSON, the count of each verdict as one."""
+        columns: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            columns |= value if name == "verdicts" else {name: value}
+        return columns
 
 
 Comparisons = dict[tuple[str, str], dict[str, list[Compared]]]
@@ -229,11 +229,7 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
         missing=missing,
         **_effects(compared, is_baseline=method == BASELINE),
         **pooled_rates([row for pairing in pairings for answers in pairing.method for row in answers.turns]),
-        identical=verdicts["identical"],
-        tie=verdicts["tie"],
-        numeric=verdicts["numeric"],
-        different=verdicts["different"],
-        unverified=verdicts["unverified"],
+        verdicts={verdict: verdicts[verdict] for verdict in COUNTED},
         failed=len(own) - len(answered),
         marked=sum(row.marked for row in answered),
         unrated=sum(not row.is_rated for row in answered),

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
 
@@ -16,6 +16,7 @@ from foundation.errors import UserError
 from foundation.gc_control import paused_collection
 from harness.records.rows import read_rows
 from harness.records.schema import Row
+from reports.columns import Table, alignment
 from reports.contrasts import Contrast, contrast_methods
 from reports.gpu import GPU_LEGEND, GpuLine, gpu_blocks, gpu_lines
 from reports.latex import latex_paragraph, latex_table
@@ -24,7 +25,7 @@ from reports.reliability import RELIABILITY_LEGEND, ReliabilityLine, reliability
 from reports.row_summary import read_tallies
 from reports.run_facts import RunFacts, read_facts
 from reports.summary import SummaryLine, comparisons, summarise
-from reports.table_blocks import LEGEND, WIDE_LEGEND, Table, blocks, ranking_text
+from reports.table_blocks import LEGEND, WIDE_LEGEND, blocks, ranking_text
 
 SCHEMA_VERSION = 1
 METHOD_WIDTH = 20
@@ -149,14 +150,15 @@ def to_latex(report: Report) -> str:
 def to_csv(report: Report) -> str:
     """Return one flat table, one line a clock, pair, task and method, without factors or further tables."""
     text = io.StringIO()
-    columns = [field.name for field in fields(SummaryLine) if field.name != "factors"]
+    lines = [{**line.flat(), **_cells(line)} for line in report.lines]
+    columns = [name for name in lines[0] if name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**asdict(line), **_flat(line)} for line in report.lines)
+    writer.writerows(lines)
     return text.getvalue().rstrip("\n")
 
 
-def _flat(line: SummaryLine) -> dict[str, str]:
+def _cells(line: SummaryLine) -> dict[str, str]:
     """Return the fields of a line that hold several values, each as one cell."""
     rates = "" if line.call_rates is None else " ".join(f"{rate:.4f}" for rate in line.call_rates)
     return {"notes": "; ".join(line.notes), "call_rates": rates}
@@ -168,7 +170,7 @@ def to_json(report: Report) -> str:
         "schema_version": SCHEMA_VERSION,
         "clocks": {line.clock: line.timing for line in report.lines},
         "sources": report.facts.sources,
-        "lines": [asdict(line) for line in report.lines],
+        "lines": [line.flat() for line in report.lines],
         "contrasts": [asdict(contrast) for contrast in report.contrasts],
         "reliability": [asdict(line) for line in report.reliability],
         "gpus": [asdict(line) for line in report.gpus],
@@ -206,8 +208,3 @@ def terminal_grid(body: list[list[str]], headers: Sequence[str]) -> str:
     # Headers as a row of their own: as headers, tabulate would pad each by two columns, past the screen's edge.
     rows = [list(headers), SEPARATING_LINE, *([fill(name, METHOD_WIDTH), *cells] for name, *cells in body)]
     return tabulate(rows, tablefmt="simple", colalign=alignment(headers), disable_numparse=True)
-
-
-def alignment(headers: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns' sides: names to the left, numbers to the right."""
-    return ("left", *["right"] * (len(headers) - 1))

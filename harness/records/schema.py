@@ -1,6 +1,6 @@
 """The row schema: one row is one answer of one method.
 
-A leaf: of the project it imports only leaves of `methods.core` and `foundation`.
+A leaf: of the project it imports only `harness.records.verdicts` and leaves of `methods.core` and `foundation`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from foundation.strict_model import StrictModel
+from harness.records.verdicts import Verdict
 from methods.core.generation import (
     Finish,
     Forward as Forward,  # readers of rows take them from here
@@ -23,8 +24,6 @@ from methods.core.reliability import (
     added as added,
     expected_error as expected_error,
 )
-
-Verdict = Literal["reference", "identical", "tie", "numeric", "different", "unverified"]
 
 DECODING_KEYS = (
     "max_new_tokens",

@@ -22,7 +22,8 @@ from harness.config.run_config import RunConfig
 from harness.models.gpus import gpu_uuids
 from harness.models.loading import LoadedPair
 from harness.models.prompts import conversation, prompt_ids
-from harness.records.schema import DECODING_KEYS, Row, TaskData, Verdict
+from harness.records.schema import DECODING_KEYS, Row, TaskData
+from harness.records.verdicts import Verdict
 from harness.run.losslessness import certify
 from harness.run.workload import Block, method_order
 from methods.catalog import BASELINE, MethodSpec

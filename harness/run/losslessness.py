@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from harness.records.schema import Verdict
+from harness.records.verdicts import Verdict, worst
 from methods.core.model import TreeModel
 from methods.core.sampling import DecodingParams, Sampler
 
@@ -38,8 +38,7 @@ def certify(
         if shared == min(len(reference), len(tokens)):
             return "different"  # one answer is cut short, and rounding cannot do that
         differences = [(shared, tokens[shared])]
-    verdicts = {_explained(target, params, prompt, reference, *difference) for difference in differences}
-    return next((verdict for verdict in ("different", "numeric", "tie") if verdict in verdicts), "identical")
+    return worst({_explained(target, params, prompt, reference, *difference) for difference in differences})
 
 
 def _explained(

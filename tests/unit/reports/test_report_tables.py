@@ -1,12 +1,15 @@
 import csv
 import io
 import json
+from typing import get_args
 
 import pytest
 
 from foundation.errors import UserError
+from harness.records.verdicts import COUNTED, VERDICTS, Verdict
 from methods.core.generation import Round
 from reports.latex import latex_text
+from reports.table_blocks import COLUMNS, WIDE_COLUMNS
 from reports.tables import FORMATS, render_report
 
 
@@ -86,8 +89,38 @@ def test_prompts_that_were_left_out_stand_beside_those_compared(run_folder, rows
 
 def test_the_legend_of_the_columns_is_in_json_too(run_folder, rows):
     legend = strict(render_report(run_folder(rows), "json"))["legend"]
-    for column in ("speedup", "total", "e2e", "A", "τ", "tok/s", "p", "verdicts", "fail", "mark", "n", "r"):
-        assert any(f"{column}:" in text for text in legend), column
+    unexplained = [
+        column.header
+        for column in (*COLUMNS, *WIDE_COLUMNS)
+        if column.header != "method" and not any(f" {column.header.split()[0]}: " in f" {text}" for text in legend)
+    ]
+    assert unexplained == []
+
+
+def test_every_verdict_is_counted_in_every_format_and_stands_in_the_legend(run_folder, row):
+    counted = [name for name in get_args(Verdict) if name != "reference"]
+    rows = [row("autoregressive", q) for q in range(len(counted))]
+    rows += [row("tree", q, verdict=name) for q, name in enumerate(counted)]
+    run = run_folder(rows)
+    table = render_report(run, "table")
+    (line,) = [line for line in strict(render_report(run, "json"))["lines"] if line["method"] == "tree"]
+    (cells,) = [one for one in csv.DictReader(io.StringIO(render_report(run, "csv"))) if one["method"] == "tree"]
+
+    assert " ".join(f"1{VERDICTS[name].sign}" for name in counted) in table
+    assert {name: line.get(name) for name in counted} == dict.fromkeys(counted, 1)
+    assert {name: cells.get(name) for name in counted} == dict.fromkeys(counted, "1")
+    assert [name for name in counted if f"{VERDICTS[name].sign} {name}" not in table] == []
+
+
+def test_the_columns_of_csv_keep_their_names_and_order(run_folder, rows):
+    header = render_report(run_folder(rows), "csv").split("\n")[0]
+
+    assert header == (
+        "clock,timing,pair,task,method,n,dropped,missing,speedup,ci_low,ci_high,total_ratio,e2e_ratio,"
+        "accepted_per_round,tokens_per_round,tokens_per_s,calls_per_round,tokens_per_call,call_rates,by_middle_pct,"
+        "p,p_holm,p_bh,rank_biserial,small_pct,middle_pct,scheduler_pct,verify_pct,other_pct,"
+        f"{','.join(COUNTED)},failed,marked,unrated,notes"
+    )
 
 
 def test_latex_has_booktabs_tables_that_show_their_text_as_it_is(run_folder, rows, row):
