@@ -52,6 +52,8 @@ def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool =
         lines += _differ(key, ours[key], theirs[key])
     if measured:
         lines += _machines_differ(base, head)
+        for role in sorted(base.engines.keys() & head.engines.keys()):
+            lines += _differ(f"engine of the {role}", base.engines[role], head.engines[role])
     elif base.profile != head.profile and not retimed:
         lines.append("hardware profile differs: replay both runs with the same one")
     return lines

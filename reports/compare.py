@@ -179,14 +179,15 @@ def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retiming
 def _named(sides: Sequence[_Side], given: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Return the methods to compare, and a line for each that only one run has."""
     base, head = ({row.method for row in side.rows} for side in sides)
+    baselines = {row.method for side in sides for row in side.rows if row.is_baseline}
     if given is None:
-        return sorted((base & head) - {BASELINE}), _alone("method", base, head)
+        return sorted((base & head) - baselines), _alone("method", base, head)
     for run, methods in (("BASE", base), ("HEAD", head)):
         for name in given:
             if name not in methods:
                 raise UserError(f"--methods: {run}: {unknown_name('method', name, methods)}")
-    if BASELINE in given:
-        raise UserError(f"--methods {BASELINE}: the baseline has nothing to be compared with; leave it out")
+    for name in baselines.intersection(given):
+        raise UserError(f"--methods {name}: the baseline has nothing to be compared with; leave it out")
     return sorted({*given}), []
 
 
@@ -202,6 +203,7 @@ def _lines(base: list[Tally], head: list[Tally], names: Sequence[str], mode: Mod
         old, new = ({one.prompt: one for one in pairings.get(name, [])} for pairings in (before, after))
         shared = [(old[prompt], new[prompt]) for prompt in sorted(old.keys() & new.keys())]
         if shared:
-            sides = [[row for row in rows if row.method in (name, BASELINE)] for rows in (base, head)]
+            pair = {name, shared[0][0].against}
+            sides = [[row for row in rows if row.method in pair] for rows in (base, head)]
             lines.append(gate_line(sides[0], sides[1], shared, mode, margin))
     return lines

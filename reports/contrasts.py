@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from reports.pairing import BASELINE
 from reports.run_facts import RunFacts
 from reports.statistics import bootstrap_interval, geometric_mean, holm, sign_flip_p
 from reports.summary import Compared, Comparisons, method_place, timing_label
@@ -41,18 +40,25 @@ class Contrast:
 
 
 def contrast_methods(compared: Comparisons, facts: RunFacts) -> list[Contrast]:
-    """Return every pair of methods that share a prompt, in the order of the configuration."""
+    """Return every pair of methods that share an engine's baseline and a prompt, in the order of the configuration."""
     contrasts: list[Contrast] = []
     for (clock, pair), methods in compared.items():
-        names = sorted(methods.keys() - {BASELINE}, key=lambda name: method_place(name, facts))
+        names = sorted(filter(methods.get, methods), key=lambda name: method_place(name, facts))
+        baselines = {name: _baseline(methods[name]) for name in names}
         own = [
             one
-            for earlier, later in combinations(names, 2)
-            if (one := _contrast(clock, pair, (later, methods[later]), (earlier, methods[earlier]))) is not None
+            for earlier, later in combinations((name for name in names if baselines[name] != name), 2)
+            if baselines[earlier] == baselines[later]
+            and (one := _contrast(clock, pair, (later, methods[later]), (earlier, methods[earlier]))) is not None
         ]
         adjusted = iter(holm([one.p for one in own if one.p is not None]))
         contrasts += [one if one.p is None else replace(one, p_holm=next(adjusted)) for one in own]
     return contrasts
+
+
+def _baseline(compared: list[Compared]) -> str:
+    """Return the method that a method's speedups are over."""
+    return compared[0][0].against
 
 
 def _contrast(

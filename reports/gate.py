@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from reports.pairing import BASELINE, Pairing
+from reports.pairing import Pairing
 from reports.rates import pooled_rates
 from reports.row_summary import Tally
 from reports.row_validation import NOT_IDENTICAL
@@ -103,7 +103,7 @@ def gate_line(
     return GateLine(
         clock=everyone[0].clock,
         timing=timing_label(everyone[0].clock),
-        method=next(row.method for row in everyone if row.method != BASELINE),
+        method=next(row.method for row in everyone if not row.is_baseline),
         n=len(pairings),
         dropped=len({(row.task, row.question_id) for row in everyone}) - len(pairings),
         marked=sum(row.marked for row in everyone),
@@ -128,10 +128,10 @@ def _tokens_per_round(pairings: Sequence[Pairing]) -> float | None:
 
 def _faults(base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:
     """Return faults that no speed makes up for: answers lost or changed in HEAD."""
-    answered = {(row.task, row.question_id, row.turn) for row in base if row.method != BASELINE and row.answered}
-    own = [row for row in head if row.method != BASELINE]
+    answered = {(row.task, row.question_id, row.turn) for row in base if not row.is_baseline and row.answered}
+    own = [row for row in head if not row.is_baseline]
     present = {(row.task, row.question_id, row.turn) for row in own}
-    expected = {(row.task, row.question_id, row.turn) for row in head if row.method == BASELINE}
+    expected = {(row.task, row.question_id, row.turn) for row in head if row.is_baseline}
     missing = len((answered & expected) - present)
     failed = sum(not row.answered and (row.task, row.question_id, row.turn) in answered for row in own)
     different = sum(row.answered and (row.verdict == "different" or row.flaw == NOT_IDENTICAL) for row in own)

@@ -11,7 +11,7 @@ from statistics import fmean, median
 
 from reports.columns import EMPTY, Column, Table, legend, table, value, with_interval
 from reports.gpu_use import GpuUse
-from reports.pairing import BASELINE, Answers, Pairing
+from reports.pairing import Answers, Pairing
 from reports.row_summary import Tally
 from reports.run_facts import RunFacts
 from reports.statistics import bootstrap_interval, geometric_mean
@@ -93,7 +93,8 @@ def _line(key: tuple[str, str], method: str, answered: list[Tally], pairings: li
             costs[pairing.prompt[0]].append(fmean(m for _, m in whole))
             savings[pairing.prompt[0]].append(fmean(b - m for b, m in whole))
     low, high = bootstrap_interval(costs) or (None, None)
-    saving_low, saving_high = (None if method == BASELINE else bootstrap_interval(savings)) or (None, None)
+    own_baseline = any(row.is_baseline for row in answered)
+    saving_low, saving_high = (None if own_baseline else bootstrap_interval(savings)) or (None, None)
     uses = [row.gpu for row in answered if row.gpu is not None]
     counted = sum(use.counted for use in uses)
     integrated = sum(use.joules is not None for use in uses) - counted
@@ -153,7 +154,7 @@ GPU_COLUMNS: tuple[Column[GpuLine], ...] = (
     Column(
         "saving [95% CI]",
         lambda line: with_interval(line.saving, line.saving_low, line.saving_high, ".2f"),
-        f"saving: J/token of {BASELINE} ÷ the method's.",
+        "saving: J/token of the engine's baseline ÷ the method's.",
     ),
     Column(
         "counter",

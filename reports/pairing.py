@@ -45,6 +45,11 @@ class Pairing:
     baseline: tuple[Answers, ...]
     method: tuple[Answers, ...]
 
+    @property
+    def against(self) -> str:
+        """Name of the baseline."""
+        return self.method[0].turns[0].baseline
+
 
 def turns_of(rows: Iterable[Tally]) -> dict[PromptId, set[int]]:
     """Return the turns of each prompt in any row: those of a whole conversation."""
@@ -55,7 +60,9 @@ def turns_of(rows: Iterable[Tally]) -> dict[PromptId, set[int]]:
 
 
 def pair_with_baseline(rows: Iterable[Tally], turns: Mapping[PromptId, set[int]]) -> dict[str, list[Pairing]]:
-    """Pair each method's conversations, the baseline's too, with the baseline's of the same prompt, seed and repeat.
+    """Pair each method's conversations with those of its baseline for the same prompt, seed and repeat.
+
+    Every engine has its own baseline, which is paired with itself: two engines never meet in one speedup.
 
     The unit of loss is the block: a conversation with a turn that failed, is missing or has no rate is left out whole,
     on both sides, and so is a prompt without any conversation left. Prompts are sorted by task and question id.
@@ -67,8 +74,8 @@ def pair_with_baseline(rows: Iterable[Tally], turns: Mapping[PromptId, set[int]]
     by_method: defaultdict[str, list[Tally]] = defaultdict(list)
     for row in rows:
         by_method[row.method].append(row)
-    references = _whole_conversations(by_method[BASELINE], turns)
-    return {method: _pair(references, _whole_conversations(own, turns)) for method, own in by_method.items()}
+    whole = {method: _whole_conversations(own, turns) for method, own in by_method.items()}
+    return {method: _pair(whole.get(own[0].baseline, {}), whole[method]) for method, own in by_method.items()}
 
 
 Conversations = Mapping[PromptId, Mapping[Repetition, Answers]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, groupby
 from math import comb
 
+from reports.pairing import BASELINE
 from reports.statistics import rank_over_tasks
 from reports.summary import OVERALL, SummaryLine
 
@@ -34,10 +35,13 @@ class Ranking:
 
 
 def rank_methods(lines: Sequence[SummaryLine]) -> list[Ranking]:
-    """Return a ranking per clock and pair with at least 3 methods, the baseline among them, and 2 tasks."""
+    """Return a ranking per clock and pair with at least 3 methods, the baseline among them, and 2 tasks.
+
+    Methods of other engines are left out: their speedups are over another baseline.
+    """
     rankings = []
     for (clock, pair), group in groupby(lines, key=lambda line: (line.clock, line.pair)):
-        of_tasks = [line for line in group if line.task.partition(" (")[0] != OVERALL and line.speedup is not None]
+        of_tasks = [line for line in group if _is_ranked(line)]
         methods = list(dict.fromkeys(line.method for line in of_tasks))
         tasks: dict[str, dict[str, float]] = {}
         for line in of_tasks:
@@ -61,6 +65,10 @@ def rank_methods(lines: Sequence[SummaryLine]) -> list[Ranking]:
             )
         )
     return rankings
+
+
+def _is_ranked(line: SummaryLine) -> bool:
+    return line.task.partition(" (")[0] != OVERALL and line.speedup is not None and line.baseline == BASELINE
 
 
 def _power_note(tasks: int, methods: int) -> str:

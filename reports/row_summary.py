@@ -31,6 +31,8 @@ class Tally:
     question_id: int
     turn: int
     method: str
+    engine: str
+    baseline: str
     seed: int
     repeat: int
     clock: str
@@ -69,6 +71,11 @@ class Tally:
     """GPU telemetry; null where none was watched."""
 
     @property
+    def is_baseline(self) -> bool:
+        """Whether it is what its engine's other methods are compared with."""
+        return self.method == self.baseline
+
+    @property
     def is_rated(self) -> bool:
         """Whether it answered, with timed tokens, possible times, and no contradiction."""
         return self.answered and self.flaw is None
@@ -85,6 +92,8 @@ def tally(row: Row) -> Tally:
         question_id=row.question_id,
         turn=row.turn,
         method=row.method,
+        engine=row.engine,
+        baseline=row.baseline,
         seed=row.seed,
         repeat=row.repeat,
         clock=row.clock,

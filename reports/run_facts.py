@@ -54,6 +54,7 @@ def run_facts_of(content: object) -> RunFacts:
         methods=_names(_mapping(manifest.get("config")).get("methods")),
         sources=(
             *(_source(name, task) for name, task in tasks.items()),
+            *engine_lines(manifest),
             *profile_lines(_mapping(manifest.get("profile")), str(pair.get("name"))),
         ),
         questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
@@ -79,6 +80,17 @@ def _source(name: str, task: dict[str, Any]) -> str:
     digest = f"sha256 {str(task['sha256'])[:12]}" if task.get("sha256") else ""
     number = f"{task['n']} questions" if task.get("n") is not None else ""
     return f"{name}: " + ", ".join(part for part in (where, number, digest) if part)
+
+
+def engine_lines(manifest: dict[str, Any]) -> Iterator[str]:
+    """Yield each role's engine and how it computed, if the manifest tells; starts that differ are all named."""
+    roles: dict[str, dict[str, None]] = {}
+    starts = manifest.get("starts")
+    for start in starts if isinstance(starts, list) else []:
+        for role, engine in _mapping(_mapping(start).get("engines")).items():
+            roles.setdefault(str(role), {})[str(engine)] = None
+    for role, engines in roles.items():
+        yield f"{role} engine: {', then '.join(engines)}"
 
 
 def profile_lines(profile: dict[str, Any], pair: str) -> Iterator[str]:

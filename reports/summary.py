@@ -51,6 +51,10 @@ class SummaryLine:
     """Name of the task, embedded questions labelled; or `overall`."""
     method: str
     """Name of the method."""
+    engine: str
+    """What ran the target's forwards."""
+    baseline: str
+    """The method that its speedup is over: plain decoding by the same engine."""
     n: int
     """Prompts compared: answered and rated in the method and in the baseline of the same block."""
     dropped: int
@@ -111,6 +115,11 @@ class SummaryLine:
     """Factors of the speedup, in the widest scope of a clock and pair; null elsewhere and for external baselines."""
     notes: tuple[str, ...]
     """What a reader must know about missing values."""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is what its engine's other methods are compared with."""
+        return self.method == self.baseline
 
     def flat(self) -> dict[str, Any]:
         """Return its values by column of CSV and JSON, the count of each verdict as one."""
@@ -187,8 +196,8 @@ def _group_lines(rows: list[Tally], facts: RunFacts, compared: dict[str, list[Co
         missing = _missing(rows, facts, of_tasks)
         for method in sorted(scope, key=lambda name: method_place(name, facts)):
             own = [one for one in compared[method] if one[0].prompt[0] in of_tasks]
-            lines.append(_line(label, scope[method], scope[BASELINE], own, missing))
-            if label == scopes[-1][0] and method != BASELINE:
+            lines.append(_line(label, scope[method], scope[scope[method][0].baseline], own, missing))
+            if label == scopes[-1][0] and not lines[-1].is_baseline:
                 lines[-1] = replace(lines[-1], factors=decompose([pairing for pairing, _ in own]))
     return lines
 
@@ -224,10 +233,12 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
         pair=own[0].pair,
         task=label,
         method=method,
+        engine=own[0].engine,
+        baseline=own[0].baseline,
         n=len(pairings),
         dropped=len(prompts) - len(pairings),
         missing=missing,
-        **_effects(compared, is_baseline=method == BASELINE),
+        **_effects(compared, is_baseline=own[0].is_baseline),
         **pooled_rates([row for pairing in pairings for answers in pairing.method for row in answers.turns]),
         verdicts={verdict: verdicts[verdict] for verdict in COUNTED},
         failed=len(own) - len(answered),
@@ -268,16 +279,18 @@ def _notes(line: SummaryLine, flaws: Counter[str]) -> tuple[str, ...]:
     notes = []
     if line.missing:
         notes.append(f"questions of the manifest without a row, the run unfinished or its file cut: {line.missing}")
+    if not line.n and not line.is_baseline:
+        notes.append(f"no answer of its baseline `{line.baseline}` to compare with; run with it among the methods")
     if line.dropped:
         notes.append(f"prompts not answered by both the method and the baseline, left out: {line.dropped}")
     if line.unrated:
         why = ", ".join(f"{flaw}: {count}" for flaw, count in sorted(flaws.items()))
         notes.append(f"rows without a rate, left out: {line.unrated} ({why})")
-    if line.method != BASELINE and line.n < MIN_PROMPTS_TEST:
+    if not line.is_baseline and line.n < MIN_PROMPTS_TEST:
         notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: no p-value")
-    if line.method != BASELINE and line.n < MIN_PROMPTS_INTERVAL:
+    if not line.is_baseline and line.n < MIN_PROMPTS_INTERVAL:
         notes.append(f"fewer than {MIN_PROMPTS_INTERVAL} prompts: no interval")
-    elif line.method != BASELINE and line.n < MIN_PROMPTS_TEST:
+    elif not line.is_baseline and line.n < MIN_PROMPTS_TEST:
         notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: the interval covers less than 95%")
     return tuple(notes)
 

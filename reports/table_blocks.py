@@ -47,16 +47,16 @@ def _by_small(line: SummaryLine) -> str:
 
 _REFERENCE = VERDICTS["reference"]
 _SIGNS = ", ".join(f"{VERDICTS[name].sign} {name}" for name in COUNTED)
-_SPEEDUP = f"geometric mean over prompts of decode time per committed token, {BASELINE} ÷ method; 95% paired bootstrap."
+_SPEEDUP = "geometric mean over prompts of decode time per committed token, baseline ÷ method; 95% paired bootstrap."
 _P = "paired sign-flip test, in brackets Holm-adjusted over lines of one clock. Over 2,000 prompts: Student's t."
 _R = "matched-pairs rank-biserial correlation, from -1 (every prompt loses) to 1 (every prompt gains)."
 
 METHOD: Column[SummaryLine] = Column("method", lambda line: line.method)
+ENGINE: Column[SummaryLine] = Column("engine", lambda line: line.engine)
 N: Column[SummaryLine] = Column(
     "n", lambda line: compared(line.n, line.dropped), "n: prompts compared (/ asked, where some are left out).\n"
 )
 COLUMNS: tuple[Column[SummaryLine], ...] = (
-    METHOD,
     Column(
         "speedup [95% CI]",
         lambda line: with_interval(line.speedup, line.ci_low, line.ci_high, ".2f"),
@@ -90,6 +90,7 @@ ORIGIN_COLUMNS = (Column("by small %", _by_small), value("by middle %", "by_midd
 FACTOR_COLUMNS = (METHOD, value("speedup", "speedup", ".2f"), *map(_factor, range(len(FACTORS))))
 LEGEND = (
     *legend(COLUMNS),
+    "engine: what runs the target; each has a baseline of its own, and two engines meet in tok/s alone.",
     "small, middle: drafting. verify: target forward, draws, commit. External baselines: τ is per forward.",
     "Method against method: the same, without the baseline; Holm over that table.",
     *legend(CALL_COLUMNS),
@@ -109,7 +110,8 @@ def blocks(lines: Sequence[SummaryLine], contrasts: Sequence[Contrast], *, wide:
         contrasts: methods against each other.
         wide: with the columns that a terminal has no room for.
     """
-    columns = (*COLUMNS, *(WIDE_COLUMNS if wide else ()))
+    engine = (ENGINE,) if len({line.engine for line in lines}) > 1 else ()
+    columns = (METHOD, *engine, *COLUMNS, *(WIDE_COLUMNS if wide else ()))
     for (timing, pair), of_pair in groupby(lines, key=lambda line: (line.timing, line.pair)):
         scopes = [list(block) for _, block in groupby(of_pair, key=lambda line: line.task)]
         titles = [f"{block[0].task} · pair {pair} · {timing}" for block in scopes]

@@ -88,6 +88,7 @@ def _manifest(**changes):
         "config": {**config, **changes.get("config", {})},
         "pair": {**pair, **changes.get("pair", {})},
         "weights": {"target": {"origin": "toy", "sha256": changes.get("weights", "e" * 64)}},
+        "engines": {"target": "hf", **changes.get("engines", {})},
         "methods": [{"name": name, "family": family, "settings": settings} for name, family in FAMILIES.items()],
         "tasks": {task: {**data, "n": 20} for task in changes.get("tasks", "abcdef")},
         "starts": [{**start, "versions": {"torch": "2"}, "machine": {**machine, **changes.get("machine", {})}}],

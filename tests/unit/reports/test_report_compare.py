@@ -111,6 +111,7 @@ def test_the_ratio_is_of_speedups_paired_by_prompt(row, written):
         ({"config": {"temperature": 1.0}}, "temperature differs"),
         ({"config": {"stop": ["x"]}}, "stop differs"),
         ({"config": {"dtype": "bf16"}}, "dtype differs: fp32 in BASE, bf16 in HEAD"),
+        ({"engines": {"target": "lean"}}, "engine of the target differs: hf in BASE, lean in HEAD"),
         ({"config": {"follow": "reference"}}, "follow differs: own in BASE, reference in HEAD"),
         ({"machine": {"cpu": "another"}}, "machine differs (cpu): a processor and another"),
         ({"machine": {"threads": 4}}, "machine differs (threads)"),

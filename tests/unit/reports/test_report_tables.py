@@ -116,7 +116,7 @@ def test_the_columns_of_csv_keep_their_names_and_order(run_folder, rows):
     header = render_report(run_folder(rows), "csv").split("\n")[0]
 
     assert header == (
-        "clock,timing,pair,task,method,n,dropped,missing,speedup,ci_low,ci_high,total_ratio,e2e_ratio,"
+        "clock,timing,pair,task,method,engine,baseline,n,dropped,missing,speedup,ci_low,ci_high,total_ratio,e2e_ratio,"
         "accepted_per_round,tokens_per_round,tokens_per_s,calls_per_round,tokens_per_call,call_rates,by_middle_pct,"
         "p,p_holm,p_bh,rank_biserial,small_pct,middle_pct,scheduler_pct,verify_pct,other_pct,"
         f"{','.join(COUNTED)},failed,marked,unrated,notes"
