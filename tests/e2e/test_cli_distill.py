@@ -74,7 +74,7 @@ def test_a_run_with_a_distilled_middle_is_identical_throughout(drafter, pair, ru
 
     assert result.code == 0, result
     rows = rows_of("out")
-    assert len(rows) == 3 * 3
+    assert len(rows) == 4 * 3
     assert {row.verdict for row in rows if row.method != "autoregressive"} == {"identical"}
     rounds = [part for row in rows if row.method == "treegraft-fixed" for part in row.rounds]
     assert sum(forward.role == "middle" for part in rounds for forward in part.forwards) > 0

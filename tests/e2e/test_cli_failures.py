@@ -40,7 +40,7 @@ def test_a_prompt_that_is_too_long_is_a_failed_row_and_the_others_are_good(run, 
     data = questions("nq", ["Short?"], ["x" * 8200], ["Also short?"])
     result = run("--tasks", "nq", "--data", data, "--out", "out")
     assert result.code == 1
-    assert "9 rows, 3 failed, 0 different" in result.out
+    assert "12 rows, 4 failed, 0 different" in result.out
     assert "failed: nq/1/0 autoregressive" in result.err
     failed = [row for row in rows_of("out") if row.status == "failed"]
     assert {row.question_id for row in failed} == {1}

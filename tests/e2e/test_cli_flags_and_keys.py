@@ -26,6 +26,7 @@ SAMPLE = {
     "budget": 6,
     "threads": 1,
     "device": "cpu",
+    "engine": "hf",
     "follow": "reference",
     "clock": "wall",
     "latency": [69.4, 44.2],

@@ -56,7 +56,7 @@ for pair in ("nobody/no-such-model", "./empty", "odd.gguf", "no.gguf", "toy"):
         assert ended.code == (0 if pair == "toy" else 2)
 """
     done = python(code, tmp_path)
-    assert done.stdout == "out: 3 rows, 0 failed, 0 different; see it with: treegraft report out\n"
+    assert done.stdout == "out: 4 rows, 0 failed, 0 different; see it with: treegraft report out\n"
     first, *bad, good = done.stderr.split("@@ ")
     assert (first, good) == ("", "toy\n")
     for text in bad:

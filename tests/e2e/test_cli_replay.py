@@ -37,7 +37,7 @@ def test_every_table_says_that_times_are_modelled(treegraft, finished, clock):
     assert result.code == 0
     assert "modelled (profile:plain)" in result.out
     assert "measured" not in result.out
-    assert "without prompt-lookup" in result.err
+    assert "without hf-generate, prompt-lookup" in result.err
 
 
 def test_it_prints_the_same_to_the_last_digit(treegraft, finished, clock):
@@ -106,7 +106,7 @@ def test_methods_of_a_configuration_are_drafted_as_they_would_be_run(replayed, r
     ("methods", "message"),
     [
         ([{"name": "x", "base": "csd", "options": {"leniency": 0}}], "method 'x': options: leniency"),
-        (["hf-generate"], "it drafts no trees of ours"),
+        (["assisted"], "it drafts no trees of ours"),
         ([{"name": "x"}], "'x' names no base"),
     ],
 )
@@ -179,7 +179,7 @@ REFUSED = {
     "no clock at all": (["--clock", "sundial"], "give wall or profile:NAME"),
     "an unknown method": (["--methods", "all-middle"], "did you mean all-mid"),
     "a method without rounds": (["--methods", "prompt-lookup"], "method prompt-lookup: has no per-round data"),
-    "a peer that it did not run": (["--methods", "hf-generate"], "it drafts no trees of ours"),
+    "a peer that it did not run": (["--methods", "assisted"], "it drafts no trees of ours"),
 }
 
 

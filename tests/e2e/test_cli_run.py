@@ -17,7 +17,7 @@ def test_a_run_writes_a_manifest_and_rows_of_schema_1(finished, rows_of):
     Manifest.model_validate_json((finished / MANIFEST_FILE).read_bytes())
     manifest = json.loads((finished / MANIFEST_FILE).read_bytes())
     jsonschema.validate(manifest, Manifest.model_json_schema())
-    assert manifest["config"]["methods"] == ["autoregressive", "all-small", "prompt-lookup"]
+    assert manifest["config"]["methods"] == ["autoregressive", "hf-generate", "all-small", "prompt-lookup"]
     assert manifest["tasks"]["nq"]["source"] == "embedded"
     assert len(manifest["weights"]["target"]["sha256"]) == 64
     assert manifest["starts"][0]["versions"]["torch"]
@@ -38,7 +38,8 @@ def test_rows_hold_together(finished, rows_of):
         assert row.e2e_s == pytest.approx(row.prefill_s + row.decode_s)
         prefilled = sum(forward.tokens for forward in row.prefill)
         if row.rounds is None:
-            assert row.method == "prompt-lookup"
+            assert row.method in ("hf-generate", "prompt-lookup")
+            assert (row.engine, row.baseline) == ("hf", "hf-generate")
             assert prefilled >= row.prompt_tokens  # its first forward carries the first draft too
             assert row.decode_forwards >= 0
         else:
@@ -51,7 +52,7 @@ def test_without_out_the_folder_is_under_runs_and_printed(run, tmp_path):
     result = run(*ONE)
     assert result.code == 0
     (folder,) = (tmp_path / "runs").iterdir()
-    assert f"runs/{folder.name}: 3 rows, 0 failed, 0 different" in result.out
+    assert f"runs/{folder.name}: 4 rows, 0 failed, 0 different" in result.out
     assert f"treegraft report runs/{folder.name}" in result.out
     assert sorted(path.name for path in folder.iterdir()) == [MANIFEST_FILE, ROWS_FILE]
 
@@ -61,7 +62,7 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(run, tmp_path):
     assert result.code == 0
     assert "nq: 1 questions (eval) from embedded" in result.out
     assert 'all-small: treegraft; budget 3 (flag), scheduler "never" (catalogue)' in result.out
-    assert "3 answers of at most 8 tokens" in result.out
+    assert "4 answers of at most 8 tokens" in result.out
     assert "minutes" in result.out
     assert list(tmp_path.iterdir()) == []
 
@@ -125,20 +126,20 @@ def test_methods_are_interleaved_in_an_order_that_differs_between_blocks_and_fol
 
     def orders(folder):
         methods = [row.method for row in rows_of(folder)]
-        return [tuple(methods[at : at + 3]) for at in range(0, len(methods), 3)]
+        return [tuple(methods[at : at + 4]) for at in range(0, len(methods), 4)]
 
     for out, seed in (("one", "0"), ("two", "1")):
         run(*flags, "--seed", seed, "--out", out)
-    assert all(len({*order}) == 3 for order in orders("one"))
+    assert all(len({*order}) == 4 for order in orders("one"))
     assert len({*orders("one")}) > 1
     assert orders("one") != orders("two")
-    assert [row.question_id for row in rows_of("one")][::3] != sorted(row.question_id for row in rows_of("one"))[::3]
+    assert [row.question_id for row in rows_of("one")][::4] != sorted(row.question_id for row in rows_of("one"))[::4]
 
 
 def test_every_task_of_the_embedded_set_runs(run, rows_of):
     result = run("--tasks", "alpaca,gsm8k,humaneval,nq,cnndm,mt_bench", "--limit", "1", "--out", "out")
     assert result.code == 0, result
-    assert len(rows_of("out")) == 3 * 7
+    assert len(rows_of("out")) == 4 * 7
 
 
 def test_the_manifest_keeps_where_data_came_from(run, questions):
