@@ -51,7 +51,7 @@ class MethodFacts:
     visible_rounds: bool = True
     """Whether it has per-round data; external baselines have none."""
     memory: Literal["question", "run"] = "question"
-    """How long it keeps state from decoded text: until the question ends, or for the whole run."""
+    """How long it keeps what it learnt from decoded text: until the question ends, or for the whole run."""
 
     def needed_drafters(self, settings: Settings) -> tuple[DrafterRole, ...]:
         """Return the neural drafters of the pair that it needs."""
