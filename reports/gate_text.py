@@ -98,7 +98,7 @@ def _by_timing(comparison: Comparison) -> dict[str, list[GateLine]]:
 
 def _context(comparison: Comparison) -> list[str]:
     parts = {
-        "Not judged, for want of a prompt that both runs answered": comparison.unjudged,
+        "Not compared, for want of a prompt that both runs answered": comparison.not_compared,
         "Left out": comparison.left_out,
         "Also differs": comparison.changes,
         "Embedded questions": comparison.embedded,
