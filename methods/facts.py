@@ -45,7 +45,7 @@ class MethodFacts:
     """
 
     drafters: tuple[DrafterRole, ...] = ()
-    """Neural drafters of the pair that it needs: `middle`, `small`, both or none."""
+    """Drafting models of the pair that it needs: `middle`, `small` (a neural model; look-up needs none), or both."""
     options: type[BaseModel] | None = None
     """Schema of its `options`; None takes none, or a plug-in reads them itself."""
     visible_rounds: bool = True
