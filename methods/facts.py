@@ -45,7 +45,7 @@ class MethodFacts:
     """
 
     drafters: tuple[DrafterRole, ...] = ()
-    """Neural drafters of the pair that it needs: `middle`, `small`, both or none."""
+    """Drafting models of the pair that it needs: `middle`, `small` (a neural model; look-up needs none), or both."""
     options: type[BaseModel] | None = None
     """Schema of its `options`; None takes none, or a plug-in reads them itself."""
     visible_rounds: bool = True
@@ -55,7 +55,7 @@ class MethodFacts:
     baseline: str = "autoregressive"
     """The method that its speedup is over: plain decoding by the same engine, which every run with it contains."""
     memory: Literal["question", "run"] = "question"
-    """How long it keeps state from decoded text: until the question ends, or for the whole run."""
+    """How long it keeps what it learnt from decoded text: until the question ends, or for the whole run."""
 
     def needed_drafters(self, settings: Settings) -> tuple[DrafterRole, ...]:
         """Return the neural drafters of the pair that it needs."""

@@ -41,7 +41,8 @@ class Models:
 class Method(ABC):
     """A decoding method over loaded models.
 
-    One object serves a whole run; `generate` must carry nothing over from one prompt to the next.
+    One object serves a whole run. `generate` carries nothing over from one prompt to the next, unless `facts` say
+    `memory="run"`.
 
     Args:
         models: the pair's models.

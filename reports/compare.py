@@ -44,7 +44,7 @@ class Comparison:
     obstacles: list[str]
     """Why nothing could be compared."""
     lines: list[GateLine]
-    unjudged: list[str]
+    not_compared: list[str]
     """Methods of both runs without a prompt that both answered."""
     left_out: list[str]
     """Methods, tasks and clocks of one run alone, and methods that cannot be timed."""
@@ -60,7 +60,7 @@ class Comparison:
         """0 every method is inside the margin, 1 one is not or could not be compared, 3 nothing comparable."""
         if self.obstacles or not self.lines:
             return 3
-        return int(bool(self.unjudged) or any(line.verdict != "ok" for line in self.lines))
+        return int(bool(self.not_compared) or any(line.verdict != "ok" for line in self.lines))
 
 
 def parse_margin(text: str) -> float:
@@ -110,7 +110,7 @@ def compare(
         margin=margin,
         obstacles=reasons,
         lines=[],
-        unjudged=[],
+        not_compared=[],
         left_out=[],
         changes=changes(*manifests),
         embedded=sorted(name for name, task in manifests[1].tasks.items() if task.source == "embedded"),
@@ -130,8 +130,8 @@ def compare(
     for clock in sorted(clocks[0] & clocks[1]):
         of_clock = [[x for x in side.rows if x.clock == clock and x.task in tasks[0] & tasks[1]] for side in sides]
         lines += _lines(of_clock[0], of_clock[1], names, mode, margin)
-    unjudged = sorted({*names} - {line.method for line in lines})
-    return replace(outcome, lines=lines, left_out=left_out, unjudged=unjudged)
+    not_compared = sorted({*names} - {line.method for line in lines})
+    return replace(outcome, lines=lines, left_out=left_out, not_compared=not_compared)
 
 
 @dataclass(frozen=True, slots=True)

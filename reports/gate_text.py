@@ -79,12 +79,16 @@ def _markdown(comparison: Comparison) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+_JSON_KEYS = {"not_compared": "unjudged"}
+"""Names of JSON that are older than those of the code."""
+
+
 def _json(comparison: Comparison) -> str:
     content = {
         "schema_version": SCHEMA_VERSION,
         "exit_code": comparison.exit_code,
         "conclusion": _conclusion(comparison),
-        **asdict(comparison),
+        **{_JSON_KEYS.get(key, key): value for key, value in asdict(comparison).items()},
         "legend": list(LEGEND),
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
@@ -108,7 +112,7 @@ def _tables(comparison: Comparison) -> list[Table]:
 
 def _context(comparison: Comparison) -> list[str]:
     parts = {
-        "Not judged, for want of a prompt that both runs answered": comparison.unjudged,
+        "Not compared, for want of a prompt that both runs answered": comparison.not_compared,
         "Left out": comparison.left_out,
         "Also differs": comparison.changes,
         "Embedded questions": comparison.embedded,

@@ -28,6 +28,8 @@ class RunFacts:
     """The clock of the configuration where it is a hardware profile's."""
     correctness_only: str | None = None
     """The pair's name where it is for correctness alone."""
+    remembering: frozenset[str] = frozenset()
+    """Methods that keep what they learnt for the whole run."""
 
 
 def read_facts(run: Path) -> RunFacts:
@@ -60,6 +62,9 @@ def run_facts_of(content: object) -> RunFacts:
         questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
         modelled=clock if isinstance(clock, str) and clock != "wall" else None,
         correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
+        remembering=frozenset(
+            name for name, traits in _mapping(manifest.get("traits")).items() if _mapping(traits).get("memory") == "run"
+        ),
     )
 
 

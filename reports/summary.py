@@ -30,6 +30,7 @@ from reports.statistics import (
 )
 
 OVERALL = "overall"
+REMEMBERS = "keeps what it learnt from earlier questions (memory: run); its figures depend on the order of questions"
 
 Compared = tuple[Pairing, PromptEffect]
 
@@ -196,8 +197,9 @@ def _group_lines(rows: list[Tally], facts: RunFacts, compared: dict[str, list[Co
         missing = _missing(rows, facts, of_tasks)
         for method in sorted(scope, key=lambda name: method_place(name, facts)):
             own = [one for one in compared[method] if one[0].prompt[0] in of_tasks]
-            lines.append(_line(label, scope[method], scope[scope[method][0].baseline], own, missing))
-            if label == scopes[-1][0] and not lines[-1].is_baseline:
+            line = _line(label, scope[method], scope[scope[method][0].baseline], own, missing)
+            lines.append(replace(line, notes=(*line.notes, REMEMBERS)) if method in facts.remembering else line)
+            if label == scopes[-1][0] and not line.is_baseline:
                 lines[-1] = replace(lines[-1], factors=decompose([pairing for pairing, _ in own]))
     return lines
 

@@ -20,7 +20,7 @@ def profile_of(clock: str, pair: Pair | None = None) -> Profile | None:
 
     A machine named without a pair takes the latencies of `pair`.
     """
-    from harness.clocks.profiles import named_profile
+    from harness.clocks.named_profiles import named_profile
 
     if clock == "wall":
         return None

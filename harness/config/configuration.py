@@ -38,13 +38,18 @@ class Configuration:
         origins = {**self.origins, **dict.fromkeys(lacking, "configuration")}
         return replace(self, config=self.config.model_copy(update=lacking), origins=origins)
 
+    @property
+    def method_names(self) -> list[str]:
+        """The methods that it lists, in order; a run adds baselines to them."""
+        return [entry if isinstance(entry, str) else entry["name"] for entry in self.config.methods]
+
     def methods(self, pair_defaults: Mapping[str, Any]) -> list[Resolved]:
         """Return the run's methods with all their parameters, the baseline first, then missing ones of other engines.
 
         Raises:
             UserError: an unknown or repeated name, or an unusable parameter.
         """
-        names = [entry if isinstance(entry, str) else entry["name"] for entry in self.config.methods]
+        names = self.method_names
         for name in names:
             if names.count(name) > 1:
                 raise UserError(

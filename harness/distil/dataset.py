@@ -86,7 +86,7 @@ class Dataset:
         rng.shuffle(batches)
         return batches
 
-    def lesson(self, batch: Sequence[int]) -> Example:
+    def padded_batch(self, batch: Sequence[int]) -> Example:
         """Return the padded batch of these sequences."""
         length = max(map(self._length, batch))
         first, _ = self._hidden[batch[0]]

@@ -56,7 +56,7 @@ class Trainer:
     Args:
         student: from `student_of`.
         head: the target's head rows of the limited vocabulary, [tokens, hidden size].
-        lessons: the text.
+        dataset: the text.
         recipe: settings, of which `RECIPE` count.
         folder: of the saved state.
         save_every: batches between two saves.
@@ -66,14 +66,14 @@ class Trainer:
         self,
         student: PreTrainedModel,
         head: torch.Tensor,
-        lessons: Dataset,
+        dataset: Dataset,
         recipe: DistilSettings,
         folder: Path,
         save_every: int = 200,
     ) -> None:
         self._student = student
         self._head = head
-        self._lessons = lessons
+        self._dataset = dataset
         self._recipe = recipe
         self._file = folder / _STATE
         self._save_every = save_every
@@ -84,7 +84,7 @@ class Trainer:
         self._plan = [
             batch
             for epoch in range(recipe.epochs)
-            for batch in lessons.batches(recipe.batch_tokens, recipe.seed * 1000 + epoch)
+            for batch in dataset.batches(recipe.batch_tokens, recipe.seed * 1000 + epoch)
         ]
 
     @property
@@ -99,20 +99,20 @@ class Trainer:
         for step in range(self._restore(), self.steps):
             for group in self._optimiser.param_groups:
                 group["lr"] = recipe.learning_rate * _scale(step, self.steps, recipe.warmup)
-            loss, agreement = self._learn(self._lessons.lesson(self._plan[step]))
+            loss, agreement = self._learn(self._dataset.padded_batch(self._plan[step]))
             progress(Progress(step + 1 - reported, loss, agreement))
             reported = step + 1
             if reported % self._save_every == 0 or reported == self.steps:
                 self._save(reported)
 
-    def _learn(self, lesson: Example) -> tuple[float, float]:
+    def _learn(self, batch: Example) -> tuple[float, float]:
         device = self._student.device
-        weights = lesson.weights.to(device)
+        weights = batch.weights.to(device)
         chosen = weights > 0
         with torch.no_grad():
-            teacher = torch.nn.functional.linear(lesson.hidden.to(device)[chosen], self._head).float().softmax(-1)
+            teacher = torch.nn.functional.linear(batch.hidden.to(device)[chosen], self._head).float().softmax(-1)
         with torch.autocast(device.type, torch.bfloat16, enabled=self._head.dtype == torch.bfloat16):
-            hidden = self._student.base_model(input_ids=lesson.tokens.to(device), use_cache=False).last_hidden_state
+            hidden = self._student.base_model(input_ids=batch.tokens.to(device), use_cache=False).last_hidden_state
             logits = torch.nn.functional.linear(hidden[chosen].to(self._head.dtype), self._head)
         surprise = -(teacher * logits.float().log_softmax(-1)).sum(-1)
         loss = (surprise * weights[chosen]).sum() / weights.sum()
@@ -159,7 +159,7 @@ class Trainer:
 
     def _metadata(self, step: int) -> dict[str, str]:
         recipe = json.dumps(self._recipe.model_dump(include=RECIPE), sort_keys=True)
-        return {"recipe": recipe, "sequences": str(len(self._lessons)), "step": str(step)}
+        return {"recipe": recipe, "sequences": str(len(self._dataset)), "step": str(step)}
 
 
 def _scale(step: int, steps: int, warmup: int) -> float:

@@ -148,17 +148,17 @@ def default_threads() -> int:
     return min(psutil.cpu_count(logical=False) or 1, allowed_cores() or 1024)
 
 
-def set_threads(asked: LoadingSettings) -> None:
+def set_threads(settings: LoadingSettings) -> None:
     """Set torch's threads."""
-    torch.set_num_threads(asked.threads or default_threads())
+    torch.set_num_threads(settings.threads or default_threads())
 
 
-def load_for(pair: Pair, asked: LoadingSettings) -> LoadedPair:
+def load_for(pair: Pair, settings: LoadingSettings) -> LoadedPair:
     """Load a pair as settings say, and set torch's threads."""
-    set_threads(asked)
-    dtype = asked.dtype or pair.dtype
+    set_threads(settings)
+    dtype = settings.dtype or pair.dtype
     return load_pair(
-        pair, dtype=dtype, device=asked.device, engine=asked.engine, trust_remote_code=asked.trust_remote_code
+        pair, dtype=dtype, device=settings.device, engine=settings.engine, trust_remote_code=settings.trust_remote_code
     )
 
 

@@ -36,7 +36,6 @@ SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 CONTEXTS = (64, 256, 768, 1536)
 HELD_OUT_SIZES = (3, 6, 10, 20, 40)
 HELD_OUT_CONTEXTS = (160, 500)
-REPEATS = 9
 _WIDTH = 10  # frontier of a middle step
 _METHODS = ("autoregressive", "all-small", "all-mid", "treegraft-fixed")
 
@@ -60,7 +59,7 @@ class Profiler:
         repeats: forwards a point; medians are kept.
     """
 
-    def __init__(self, loaded: LoadedPair, texts: Sequence[Text], *, seed: int = 0, repeats: int = REPEATS) -> None:
+    def __init__(self, loaded: LoadedPair, texts: Sequence[Text], *, seed: int = 0, repeats: int) -> None:
         self._loaded = loaded
         self._texts = texts
         self._random = random.Random(seed)

@@ -27,11 +27,14 @@ class MethodTraits(StrictModel):
     """Neural drafters of the pair that it needs."""
     weighs_times: bool
     """Whether its schedules depend on the run's latencies."""
+    memory: Literal["question", "run"] = "question"
+    """How long it keeps what it learnt from decoded text; older runs do not say."""
 
     @classmethod
     def of(cls, spec: MethodSpec) -> MethodTraits:
         """Return the facts of a method's family."""
-        return cls(drafters=list(spec.needed_drafters), weighs_times=spec.weighs_times)
+        memory = spec.facts.memory
+        return cls(drafters=list(spec.needed_drafters), weighs_times=spec.weighs_times, memory=memory)
 
 
 class Manifest(StrictModel):
@@ -71,7 +74,11 @@ class Manifest(StrictModel):
         return values
 
     def identity(self) -> dict[str, Any]:
-        """Return what must agree for rows to belong to one run: everything but starts, notes and folders."""
+        """Return what must agree for rows to belong to one run.
+
+        Everything but starts, latency, traits, the origin and notes of each task's data, and of the configuration
+        `out`, `data` and `threads`.
+        """
         return self.model_dump(
             mode="json",
             exclude={

@@ -146,3 +146,5 @@ class Start(StrictModel):
     """For each role, its engine and how it computes; empty in older runs."""
     machine: dict[str, Any]
     """Processor, memory, threads, GPUs; `nvml`: driver and power limits of a run's GPUs, or the `problem` with NVML."""
+    notes: list[str] = Field(default_factory=list)
+    """What sets this start's rows apart: methods that started cold."""

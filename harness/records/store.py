@@ -102,6 +102,12 @@ class Store:
         """Write T_tgt and T_mid to the manifest."""
         self._write_manifest(self._manifest.model_copy(update={"latency": latency}))
 
+    def note_start(self, note: str) -> None:
+        """Write a note on this start to the manifest."""
+        *earlier, now = self._manifest.starts
+        starts = [*earlier, now.model_copy(update={"notes": [*now.notes, note]})]
+        self._write_manifest(self._manifest.model_copy(update={"starts": starts}))
+
     def append(self, rows: Sequence[Row]) -> None:
         """Append a block of rows and flush it to the disk, whole or not at all.
 

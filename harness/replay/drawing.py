@@ -41,6 +41,11 @@ def drawings(run: Path, question: str, method: str, round_number: int | None) ->
         raise UserError(f"{run}: {method} has no per-round data to draw; give a method of ours")
     if round_number is not None and not 0 <= round_number < len(row.rounds):
         raise UserError(f"--round {round_number}: the answer has rounds 0 to {len(row.rounds) - 1}")
+    if recorded.manifest.traits_of(method).memory == "run":
+        raise UserError(
+            f"--method {method}: it keeps what it learnt from earlier questions (memory: run), so its trees cannot be "
+            "drafted again; give another method"
+        )
     prompt = recorded.prompt(row)
     tokenizer = recorded.loaded.models.tokenizer
     recorded.check_artifact(spec)

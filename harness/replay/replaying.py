@@ -27,6 +27,8 @@ from methods.core.edge_tally import tally_edges
 from methods.latency import Latency
 from methods.tree_method import TreeMethod
 
+_REMEMBERS = "it keeps what it learnt from earlier questions (memory: run), so it cannot be drafted anew"
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:
@@ -36,12 +38,12 @@ class Replay:
         manifest: the run's own, with the clock and methods of the replay; if methods were drafted anew, also with the
             latencies of their schedulers and a further start, the code that drafted them.
         rows: one a recorded answer and method.
-        left_out: methods of the run without per-round data.
+        left_out: methods of the run that it cannot time, each with the reason.
     """
 
     manifest: Manifest
     rows: list[Row]
-    left_out: list[str]
+    left_out: dict[str, str]
 
     def write(self, folder: Path) -> None:
         """Write a run's folder.
@@ -72,7 +74,7 @@ def replay(
         run: the folder of a run.
         clock: `profile:NAME`.
         methods: names, of the run, of `config` or of the catalogue; None takes those of `config`, or else all
-            of the run with per-round data.
+            of the run with per-round data, but for those that would have to be drafted anew and remember the whole run.
         artifact: trained artifact of fitted methods that the run lacks; None takes the pair's.
         config: a configuration that defines methods; its steps, width and budget count too.
 
@@ -83,10 +85,10 @@ def replay(
     profile = profile_of(clock, recorded.pair)
     if profile is None:
         raise UserError("--clock wall: the run was measured so already; give profile:NAME")
-    blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
     ran = recorded.specs
+    unfit = _left_out(recorded)
     defined = _defined(config, recorded) if config is not None else {}
-    chosen = methods or (defined if config is not None else [name for name in ran if name not in blind])
+    chosen = methods or (defined if config is not None else [name for name in ran if name not in unfit])
     names = list(dict.fromkeys([BASELINE, *chosen]))
     specs = [ran.get(name) or defined.get(name) or _new_spec(name, recorded, artifact) for name in names]
     new = [spec for spec in specs if spec.name not in ran]
@@ -100,6 +102,9 @@ def replay(
             f"--methods {drafted[0].name}: the run sampled, and only greedy text can be drafted along; leave it out, "
             "or run it with that clock"
         )
+    for spec in drafted:
+        if _traits(recorded, spec).memory == "run":
+            raise UserError(f"--methods {spec.name}: {_REMEMBERS}; leave it out, or run it with that clock")
     latency = _latency(recorded, profile, drafted)
     rows = [
         row
@@ -116,7 +121,14 @@ def replay(
             "latency": latency or recorded.manifest.latency,
         }
     )
-    return Replay(manifest, rows, sorted(blind - {*names}))
+    return Replay(manifest, rows, {name: unfit[name] for name in sorted(unfit.keys() - {*names})})
+
+
+def _left_out(recorded: RecordedRun) -> dict[str, str]:
+    """Return the methods of a run that are not replayed unless named, each with the reason."""
+    remembering = {name for name, own in recorded.manifest.traits.items() if own.memory == "run" and own.weighs_times}
+    blind = {row.method for row in recorded.rows if row.status == "ok" and row.rounds is None}
+    return {**dict.fromkeys(remembering, _REMEMBERS), **dict.fromkeys(blind, "it has no per-round data")}
 
 
 def _traits(recorded: RecordedRun, spec: MethodSpec) -> MethodTraits:
@@ -156,7 +168,7 @@ def _defined(file: Path, recorded: RecordedRun) -> dict[str, MethodSpec]:
     for spec in specs:
         if spec.name != BASELINE and spec.name in recorded.specs and spec != recorded.specs[spec.name]:
             raise UserError(f"{file}: method {spec.name!r} is another one in the run; give it a name of its own")
-    return {spec.name: spec for spec in specs if spec.name != BASELINE}
+    return {spec.name: spec for spec in specs if spec.name in configuration.method_names and spec.name != BASELINE}
 
 
 def _new_spec(name: str, recorded: RecordedRun, artifact: str | None) -> MethodSpec:

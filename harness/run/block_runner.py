@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,7 +52,7 @@ class BlockRunner:
     Args:
         loaded: the pair.
         specs: the run's methods, the baseline first.
-        methods: the same methods as objects, by name.
+        make: makes a method of the run.
         config: the run's configuration.
         data: where each task's questions came from.
         profile: the clock's; None measures.
@@ -62,27 +62,31 @@ class BlockRunner:
         self,
         loaded: LoadedPair,
         specs: Sequence[MethodSpec],
-        methods: Mapping[str, Method],
+        make: Callable[[MethodSpec], Method],
         config: RunConfig,
         data: Mapping[str, TaskData],
         profile: Profile | None = None,
     ) -> None:
         self._loaded = loaded
         self._specs = {spec.name: spec for spec in specs}
-        self._methods = methods
+        self._make = make
+        self._methods = {spec.name: make(spec) for spec in specs}
         self._config = config
         self._data = data
         self._profile = profile
         self._watch = Watch(gpu_uuids(loaded.models))
 
     def warm_up(self, block: Block) -> None:
-        """Run every method on a block's first prompt until its time is steady."""
+        """Run every method on a block's first prompt until its time is steady.
+
+        A method that remembers the whole run is made anew after it: it must not have learnt the first question.
+        """
         try:
             prompt = self._prompt(block, [])
         except PromptError:
             return  # its rows will say so
         params = self._params(block, 0, min(_WARM_UP_TOKENS, self._config.max_new_tokens))
-        for method in self._methods.values():
+        for name, method in self._methods.items():
             last = float("inf")
             for _ in range(_WARM_UP_MOST):
                 answer = self._answer(method, prompt, params)
@@ -92,6 +96,9 @@ class BlockRunner:
                 if abs(seconds - last) <= _WARM_UP_STEADY * seconds:
                     break
                 last = seconds
+            if self._specs[name].facts.memory == "run":
+                self._methods[name] = self._make(self._specs[name])
+                self._methods[name].latency = method.latency
 
     def first_prompts(self, blocks: Sequence[Block]) -> Iterator[list[int]]:
         """Yield the tokens of each question's first prompt, where it can be built."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,10 @@ from methods.catalog import MethodSpec, load_family
 
 if TYPE_CHECKING:
     from harness.models.loading import LoadedPair
+    from harness.run.block_runner import BlockRunner
     from methods.method import Method, Models
+
+_LOG = logging.getLogger("treegraft")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +73,21 @@ def run(
 def execute(plan: Plan, *, progress: Bar, command: list[str]) -> Outcome:
     """Carry out a plan; see `run`."""
     from harness.models import loading
+    from harness.run.block_runner import BlockRunner
 
     folder = Path(plan.config.out or f"runs/{datetime.now(UTC):%Y%m%d-%H%M%S}")
-    families = {spec.name: load_family(spec.family) for spec in plan.methods}
+    for spec in plan.methods:
+        load_family(spec.family)  # a plug-in that does not load is refused before any model is loaded
     with Store(folder) as store:
         loaded = loading.load_for(plan.pair, plan.config)
-        methods = {spec.name: _make(spec, families[spec.name], loaded.models) for spec in plan.methods}
+        make = partial(_make, models=loaded.models)
+        runner = BlockRunner(loaded, plan.methods, make, plan.config, plan.data, plan.profile)
         rows = store.begin(_manifest(plan, loaded, command))
         attempts = _open_blocks(plan, rows)
         if attempts:
-            rows += _run_blocks(plan, loaded, methods, store, attempts, progress)
+            if rows:
+                _tell_cold_starts(plan, store)
+            rows += _run_blocks(plan, loaded, runner, store, attempts, progress)
     return Outcome(folder, last_attempts(rows))
 
 
@@ -101,7 +111,7 @@ def _manifest(plan: Plan, loaded: LoadedPair, command: list[str]) -> Manifest:
 def _run_blocks(
     plan: Plan,
     loaded: LoadedPair,
-    methods: dict[str, Method],
+    runner: BlockRunner,
     store: Store,
     attempts: dict[BlockId, int],
     progress: Bar,
@@ -109,9 +119,7 @@ def _run_blocks(
     """Run the open blocks, store each as soon as it is done, and return their rows."""
     from foundation.gc_control import quick_collections
     from harness.clocks.latency import run_latency
-    from harness.run.block_runner import BlockRunner
 
-    runner = BlockRunner(loaded, plan.methods, methods, plan.config, plan.data, plan.profile)
     todo = [block for block in plan.blocks if block.id in attempts]
     rows: list[Row] = []
     with quick_collections(), progress("blocks", len(todo)) as advance:
@@ -128,9 +136,18 @@ def _run_blocks(
     return rows
 
 
-def _make(spec: MethodSpec, family: type[Method], models: Models) -> Method:
+def _tell_cold_starts(plan: Plan, store: Store) -> None:
+    """Tell of methods that would remember the blocks of earlier starts, in the log and in the manifest."""
+    cold = [spec.name for spec in plan.methods if spec.facts.memory == "run"]
+    if cold:
+        note = f"{', '.join(cold)} (memory: run) start cold: what was learnt from the questions before is lost"
+        _LOG.warning("%s: goes on; %s", store.folder, note)
+        store.note_start(note)
+
+
+def _make(spec: MethodSpec, models: Models) -> Method:
     try:
-        return family(models, spec.settings)
+        return load_family(spec.family)(models, spec.settings)
     except UserError:
         raise
     except Exception as error:  # a plug-in may raise anything

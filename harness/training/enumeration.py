@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from harness.training.shared_middle import SharedMiddle
 from harness.training.traces import ScheduleOutcome, TracedRound, traced_places
 from methods.core.generation import Forward, Round
-from methods.drafters.prefill_estimate import PrefillEstimate
 from methods.method import Models
 from methods.schedulers.scheduler import DraftState
 from methods.schedulers.signals import read_lookup, read_tree
 from methods.settings import Settings
 from methods.treegraft.growth import is_exhausted, round_rows, take_step
-from methods.treegraft.method import lookup_drafter, middle_drafter, root_state
+from methods.treegraft.method import SMALL_DRAFTERS, middle_drafter, prefill_estimate, root_state
 
 
 @dataclass(slots=True, eq=False)
@@ -38,13 +37,13 @@ class Enumerator:
 
     Args:
         models: the pair's, with a middle drafter; the target runs a prefill at most, for `estimate: prefill`.
-        settings: the method's, with n-gram look-up; the scheduler is ignored.
+        settings: the method's, with a traceable small drafter; the scheduler is ignored.
     """
 
     def __init__(self, models: Models, settings: Settings) -> None:
         self._target, self._settings = models.target, settings
-        self._prefill_estimate = PrefillEstimate(settings.width) if settings.estimate == "prefill" else None
-        self._small = lookup_drafter(settings, self._prefill_estimate)
+        self._prefill_estimate = prefill_estimate(settings)
+        self._small = SMALL_DRAFTERS[settings.small].for_settings(models, settings, self._prefill_estimate)
         self._middle = middle_drafter(models, settings, SharedMiddle)
 
     def trace(self, prompt_ids: Sequence[int], token_ids: Sequence[int], max_new_tokens: int) -> Iterator[TracedRound]:
@@ -62,14 +61,14 @@ class Enumerator:
         if self._prefill_estimate is not None:
             self._target.begin(capacity)
             self._prefill_estimate.prefill(self._target, prompt_ids[:-1], prompt_ids)
-        self._small.begin(prompt_ids)
+        self._small.begin(prompt_ids, capacity)
         self._middle.begin(prompt_ids, capacity + (round_rows(self._settings) << self._settings.steps))
         context = list(prompt_ids)
         for done, token in enumerate(token_ids[: traced_places(len(token_ids), max_new_tokens)]):
             yield self._traced(context, token_ids[done:], max_new_tokens - done)
             self._middle.see(context)
             context.append(token)
-            self._small.advance([token])
+            self._small.advance([token], [])
 
     def _traced(self, context: Sequence[int], continuation: Sequence[int], remaining: int) -> TracedRound:
         self._middle.begin_round(context)

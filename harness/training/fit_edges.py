@@ -114,14 +114,14 @@ class Trial:
     """A candidate artifact and its result.
 
     Attributes:
-        believed: the artifact of the drafting.
-        seen: the visits that its edge model was fitted to, by answer.
-        found: the result of drafting along all answers.
+        artifact: the candidate.
+        fitted_to: the visits that its edge model was fitted to, by answer.
+        result: of drafting along all answers with it.
     """
 
-    believed: EdgeArtifact
-    seen: list[list[Visit]]
-    found: Pass
+    artifact: EdgeArtifact
+    fitted_to: list[list[Visit]]
+    result: Pass
 
 
 def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> EdgeArtifact:
@@ -158,10 +158,10 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     tried: dict[str, Trial] = {}
 
     def try_out(edges: EdgeModel, worth: float, name: str) -> Pass:
-        believed = work.artifact(edges, rate, worth)
-        tried[name] = Trial(believed, visits, drafted_along(work, believed, {}, bar))
-        note(f"calls by expected gain, {name}: {_summary(tried[name].found)}")
-        return tried[name].found
+        candidate = work.artifact(edges, rate, worth)
+        tried[name] = Trial(candidate, visits, drafted_along(work, candidate, {}, bar))
+        note(f"calls by expected gain, {name}: {_summary(tried[name].result)}")
+        return tried[name].result
 
     for times in range(1, REFITS + 1):
         again = try_out(fit_edges(_flat(visits)), 1.0, f"fit {times}")
@@ -170,14 +170,14 @@ def fit_calibrated(run: Path, settings: FitSettings, bar: Bar, note: Note) -> Ed
     edges = fit_edges(_flat(visits))
     for worth in WORTHS:
         try_out(edges, worth, f"fit {REFITS + 1}, a found token counts {worth}")
-    chosen = max(tried, key=lambda name: tried[name].found.rate)
+    chosen = max(tried, key=lambda name: tried[name].result.rate)
     best = tried[chosen]
-    kept = unfitted(best.believed.edges)
+    kept = unfitted(best.artifact.edges)
     if kept:
-        note(f"too few visits to fit {', '.join(kept)}: there what was believed beforehand stays")
-    rates = {name: round(one.found.rate, 5) for name, one in tried.items()}
-    card = {**_card(work, settings, best.seen), "chosen": chosen, "rates": rates, "unfitted": kept}
-    artifact = best.believed.model_copy(update={"rate": best.found.rate, "card": card})
+        note(f"too few visits to fit {', '.join(kept)}: there the prior stays")
+    rates = {name: round(one.result.rate, 5) for name, one in tried.items()}
+    card = {**_card(work, settings, best.fitted_to), "chosen": chosen, "rates": rates, "unfitted": kept}
+    artifact = best.artifact.model_copy(update={"rate": best.result.rate, "card": card})
     write_edges(out, artifact)
     return artifact
 

@@ -35,8 +35,8 @@ TREES: dict[str, Any] = {
 }
 """LightGBM repeats itself only with these switches, a seed and fixed threads."""
 
-Judge = Callable[[Floats, Floats, Floats, int], Callable[[Floats], Floats]]
-"""Learns from signals [rows, signals], values of calling and of skipping [rows] and a seed; gives margins."""
+FitMargins = Callable[[Floats, Floats, Floats, int], Callable[[Floats], Floats]]
+"""Fits to signals [rows, signals], values of calling and of skipping [rows] with a seed; its result gives margins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +81,19 @@ def regression(seen: Floats, target: Floats, seed: int) -> LGBMRegressor:
     return lightgbm.LGBMRegressor(**TREES, random_state=seed).fit(seen, target)
 
 
-def fit_values(rounds: Rounds, seed: int, note: Callable[[str], None], judge: Judge = q_values) -> QValues:
+def fit_values(rounds: Rounds, seed: int, note: Callable[[str], None], fit_margins: FitMargins = q_values) -> QValues:
     """Fit values, in each iteration to the times under the policy before; the first policy never calls.
 
     Args:
         rounds: traced rounds.
         seed: of LightGBM and of the folds.
         note: prints a line.
-        judge: how margins are learnt.
+        fit_margins: fits the models of margins.
     """
     schedules = always(rounds, 2**rounds.steps)
     for number in range(1, ITERATIONS + 1):
         worth = rounds.worth(rounds.time_to_go(schedules))
-        margins = _backwards(rounds, worth, seed, judge)
+        margins = _backwards(rounds, worth, seed, fit_margins)
         schedules = rounds.outcome(decisions(margins))
         reached = rounds.rate(schedules)
         note(f"iteration {number}: {reached:.4f} tokens a verification's time")
@@ -113,7 +113,7 @@ def final_models(rounds: Rounds, values: QValues, seed: int) -> dict[int, tuple[
     return models
 
 
-def _backwards(rounds: Rounds, worth: Floats, seed: int, judge: Judge) -> Floats:
+def _backwards(rounds: Rounds, worth: Floats, seed: int, fit_margins: FitMargins) -> Floats:
     """Return margins, each step's given the decisions of later steps."""
     worth = worth.copy()
     margins = np.full((len(rounds), 2**rounds.steps), np.nan)
@@ -123,7 +123,7 @@ def _backwards(rounds: Rounds, worth: Floats, seed: int, judge: Judge) -> Floats
             seen, called, skipped = _examples(rounds, worth, step, folds != fold)
             if not len(seen):
                 continue
-            margin = judge(seen, called, skipped, seed)
+            margin = fit_margins(seen, called, skipped, seed)
             for state in _deciding(rounds, step):
                 rows = (folds == fold) & rounds.open(state)
                 if rows.any():

@@ -17,6 +17,7 @@ from harness.training.enumeration import Enumerator
 from harness.training.traces import SCHEMA_VERSION, TracedAnswer, fault_in, read_traces, traced_places, write_traces
 from methods.catalog import BASELINE, MethodSpec, resolve
 from methods.settings import DRAFTING_KEYS
+from methods.treegraft.method import SMALL_DRAFTERS
 from tasks.known_eval import question_digest
 
 MOST_STEPS = 8
@@ -44,9 +45,10 @@ def traced_spec(recorded: RecordedRun, settings: Mapping[str, Any]) -> MethodSpe
     """Return the method to trace, with `settings` over the pair's and the run's parameters."""
     pair, config = recorded.pair, recorded.config.drafting
     spec = resolve("treegraft-fixed", pair=pair.defaults, config=config, flags=settings)
-    if spec.settings.small != "ngram":
+    small = spec.settings.small
+    if not SMALL_DRAFTERS[small].is_traceable:
         raise UserError(
-            f"{recorded.folder}: pair {pair.name}: rounds are traced with n-gram look-up alone; leave its small out"
+            f"{recorded.folder}: pair {pair.name}: rounds of small {small} cannot be traced; leave its small out"
         )
     if spec.settings.steps > MOST_STEPS:
         raise UserError(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from foundation.roles import DrafterRole
 from methods.core.generation import Forward
 from methods.core.tree import DraftTree
+from methods.drafters.ngram_index import Evidence
+from methods.settings import Settings
+
+if TYPE_CHECKING:
+    from methods.method import Models
+
+Estimate = Callable[[int, int, int, int], float]
+"""Log-probability of a continuation from (position of its first token, match length, count, total)."""
 
 
 class Drafter(Protocol):
@@ -57,3 +65,33 @@ class TreeDrafter(Drafter, Protocol):
         Returns:
             The next frontier, and the forward or look-up that was run, None if there was none.
         """
+
+
+class SmallDrafter(TreeDrafter, Protocol):
+    """A drafter of small steps; subclass it to have its defaults."""
+
+    scores_by_estimate: ClassVar[bool] = False
+    """Whether it scores by `estimate` of the settings; else it is made without one."""
+    is_traceable: ClassVar[bool] = False
+    """Whether a step depends on context and tree alone, so that one drafter can take those of every schedule."""
+
+    @classmethod
+    def for_settings(cls, models: Models, settings: Settings, estimate: Estimate | None) -> Self:
+        """Return the drafter of a method.
+
+        Args:
+            models: the pair's.
+            settings: the method's.
+            estimate: scores continuations; None scores them by counts.
+
+        Raises:
+            UserError: it needs a model that the pair does not have.
+        """
+
+    def root_shares(self, tree: DraftTree) -> Sequence[float]:
+        """Return the shares of what it would draft from the root, best first; none where it cannot tell beforehand."""
+        return ()
+
+    def root_evidence(self, tree: DraftTree) -> Sequence[Evidence]:
+        """Return the evidence for each token that it would draft from the root; none where it has none."""
+        return ()

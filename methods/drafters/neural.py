@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
 
+from foundation.errors import UserError
 from foundation.roles import DrafterRole
 from methods.core.generation import Forward
 from methods.core.model import TreeModel
 from methods.core.tree import DraftTree
+from methods.drafters.drafter import Estimate, SmallDrafter
 from methods.drafters.evaluated_nodes import EvaluatedNodes, NodeDistributions
 from methods.drafters.vocabulary_map import TokenColumns
+from methods.settings import Settings
+
+if TYPE_CHECKING:
+    from methods.method import Models
 
 
 class NeuralDrafter:
@@ -94,10 +101,17 @@ class NeuralDrafter:
         return [token if token < limit else 0 for token in tokens]
 
 
-class NeuralSmallDrafter(NeuralDrafter):
+class NeuralSmallDrafter(NeuralDrafter, SmallDrafter):
     """A small language model in the look-up drafter's place: it expands the frontier and rescores nothing."""
 
     role: DrafterRole = "small"
+
+    @classmethod
+    def for_settings(cls, models: Models, settings: Settings, estimate: Estimate | None) -> Self:
+        """Return the drafter of a method; raises UserError if the pair has no small neural model."""
+        if models.small is None:
+            raise UserError(models.no_small)
+        return cls(models.small, width=settings.width, vocabulary=common_vocabulary(models.target, models.small))
 
     def fits(self, tree: DraftTree, frontier: Sequence[int]) -> bool:
         """Return whether there is nothing to draft from, or the drafter's context has room for the whole tree."""

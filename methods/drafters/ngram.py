@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 from foundation.roles import DrafterRole
 from methods.core.generation import Forward
 from methods.core.tree import UNSCORED, DraftTree
+from methods.drafters.drafter import Estimate, SmallDrafter
 from methods.drafters.ngram_index import Evidence, NgramIndex
+from methods.settings import Settings
+
+if TYPE_CHECKING:
+    from methods.method import Models
 
 Exhaustion = Literal["release", "continue"]
-
-Estimate = Callable[[int, int, int, int], float]
-"""Log-probability of a continuation from (position of its first token, match length, count, total)."""
 
 
 def counts_estimate(position: int, match: int, count: int, total: int) -> float:
@@ -36,7 +38,7 @@ class Continuation(NamedTuple):
     """Estimated log-probability of its first token."""
 
 
-class NgramDrafter:
+class NgramDrafter(SmallDrafter):
     """Grows a tree by look-up in one prompt's context.
 
     Args:
@@ -48,6 +50,8 @@ class NgramDrafter:
     """
 
     role: DrafterRole = "small"
+    scores_by_estimate: ClassVar[bool] = True
+    is_traceable: ClassVar[bool] = True
 
     def __init__(
         self, longest: int, width: int, exhaustion: Exhaustion, estimate: Estimate, *, raise_scores: bool = False
@@ -58,6 +62,17 @@ class NgramDrafter:
         self._estimate = estimate
         self._raise_scores = raise_scores
         self._index = NgramIndex(longest)
+
+    @classmethod
+    def for_settings(cls, models: Models, settings: Settings, estimate: Estimate | None) -> Self:
+        """Return the look-up drafter of a method."""
+        return cls(
+            settings.longest_match,
+            settings.width,
+            settings.exhaustion,
+            estimate or counts_estimate,
+            raise_scores=settings.raise_scores,
+        )
 
     def begin(self, context: Sequence[int], capacity: int = 0) -> list[Forward]:
         """Forget the last prompt; index the new context."""

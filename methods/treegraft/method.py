@@ -10,10 +10,10 @@ from foundation.errors import UserError
 from methods.core.generation import Forward
 from methods.core.stopwatch import Stopwatch
 from methods.core.tree import DraftTree
-from methods.drafters.drafter import TreeDrafter
+from methods.drafters.drafter import SmallDrafter, TreeDrafter
 from methods.drafters.middle import MiddleDrafter
 from methods.drafters.neural import NeuralSmallDrafter, common_vocabulary
-from methods.drafters.ngram import NgramDrafter, counts_estimate
+from methods.drafters.ngram import NgramDrafter
 from methods.drafters.prefill_estimate import PrefillEstimate
 from methods.method import Models, register_method
 from methods.schedulers.scheduler import DraftState, make_scheduler
@@ -23,6 +23,9 @@ from methods.treegraft.facts import FACTS
 from methods.treegraft.growth import is_exhausted, round_rows, take_step
 
 Middle = TypeVar("Middle", bound=MiddleDrafter)
+
+SMALL_DRAFTERS: dict[str, type[SmallDrafter]] = {"ngram": NgramDrafter, "neural": NeuralSmallDrafter}
+"""By the value of `small` in `Settings`."""
 
 
 @register_method("treegraft")
@@ -42,16 +45,11 @@ class TreeGraft(TreeMethod):
 
     def __init__(self, models: Models, settings: Settings) -> None:
         super().__init__(models, settings)
-        wants_prefill = settings.small == "ngram" and settings.estimate == "prefill"
-        self._prefill_estimate = PrefillEstimate(settings.width) if wants_prefill else None
+        self._prefill_estimate = prefill_estimate(settings)
         self._scheduler = make_scheduler(settings)
         self._calls: list[int] = []
         self.middle = None if settings.scheduler == "never" else middle_drafter(models, settings, MiddleDrafter)
-        self.small: TreeDrafter = (
-            lookup_drafter(settings, self._prefill_estimate)
-            if settings.small == "ngram"
-            else small_neural_drafter(models, settings)
-        )
+        self.small = SMALL_DRAFTERS[settings.small].for_settings(models, settings, self._prefill_estimate)
         self.drafted = DraftTree(0)
 
     @property
@@ -116,11 +114,9 @@ class TreeGraft(TreeMethod):
             return self.middle if self._scheduler.should_call(state) else self.small
 
 
-def root_state(context: Sequence[int], small: TreeDrafter) -> DraftState:
-    """Return a round before its first step, rooted in the last token of `context`; schedulers may query look-up."""
+def root_state(context: Sequence[int], small: SmallDrafter) -> DraftState:
+    """Return a round before its first step, rooted in the last token of `context`; schedulers may query `small`."""
     tree = DraftTree(context[-1])
-    if not isinstance(small, NgramDrafter):
-        return DraftState(tree, [0])
     shares, evidence = partial(small.root_shares, tree), partial(small.root_evidence, tree)
     return DraftState(tree, [0], root_shares=shares, root_evidence=cache(evidence))
 
@@ -139,20 +135,7 @@ def middle_drafter(models: Models, settings: Settings, kind: type[Middle]) -> Mi
     )
 
 
-def lookup_drafter(settings: Settings, prefill_estimate: PrefillEstimate | None) -> NgramDrafter:
-    """Return the look-up drafter; without `prefill_estimate` it scores continuations by counts."""
-    return NgramDrafter(
-        settings.longest_match,
-        settings.width,
-        settings.exhaustion,
-        prefill_estimate or counts_estimate,
-        raise_scores=settings.raise_scores,
-    )
-
-
-def small_neural_drafter(models: Models, settings: Settings) -> NeuralSmallDrafter:
-    """Return the small neural model in the look-up drafter's place; raises UserError if the pair has none."""
-    if models.small is None:
-        raise UserError(models.no_small)
-    vocabulary = common_vocabulary(models.target, models.small)
-    return NeuralSmallDrafter(models.small, width=settings.width, vocabulary=vocabulary)
+def prefill_estimate(settings: Settings) -> PrefillEstimate | None:
+    """Return the estimate by the target's prefill, None where the small drafter does not score by it."""
+    scores_by_it = SMALL_DRAFTERS[settings.small].scores_by_estimate and settings.estimate == "prefill"
+    return PrefillEstimate(settings.width) if scores_by_it else None

@@ -358,6 +358,15 @@ def test_rounds_of_too_many_schedules_are_not_traced(refused, fit_run, clock):
     )
 
 
+def test_rounds_of_a_small_neural_model_are_not_traced(refused, fit_run, clock, tmp_path):
+    parts = ["target: {toy: {seed: 0}}", "middle: {toy: {seed: 1}}", "small: {toy: {seed: 2}}"]
+    (tmp_path / "three.yaml").write_text("\n".join([*parts, "defaults: {small: neural}"]))
+    base = fit_run(*TEXTS[:1], pair="three.yaml")
+    assert "pair three: rounds of small neural cannot be traced; leave its small out" in refused(
+        "oracle", base, "--clock", clock
+    )
+
+
 def test_what_cannot_be_written_is_told_before_the_work(refused, fit_run, clock):
     base = fit_run(*TEXTS)
     for method, file in (("treegraft", "planner.json"), ("treegraft-calibrated", "edges.json")):

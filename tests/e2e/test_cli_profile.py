@@ -69,7 +69,7 @@ def test_a_profile_of_random_weights_says_so_wherever_it_is_shown(small_grid, tr
 def test_a_check_tells_whose_weights_were_measured(treegraft, profile, monkeypatch, known, now):
     write_profile(profile.model_copy(update={"weights": known, "dtype": "float32"}), Path("mine.yaml"))
     measured = profile.model_copy(update={"weights": now})
-    monkeypatch.setattr("harness.profiling.profile._measured", lambda *arguments: measured)
+    monkeypatch.setattr("harness.profiling.profile_pair._measured", lambda *arguments: measured)
     result = treegraft(*FLAGS, "--out", "mine.yaml", "--check")
 
     assert result.code == 0
@@ -95,7 +95,7 @@ REFUSED = {
 @pytest.mark.parametrize(("flags", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_measured_is_refused_before_anything_is_measured(refused, monkeypatch, flags, message):
     Path("folder.yaml").mkdir()
-    monkeypatch.delattr("harness.profiling.profile.Profiler")
+    monkeypatch.delattr("harness.profiling.profile_pair.Profiler")
     assert message in refused(*FLAGS, *flags)
 
 

@@ -26,7 +26,7 @@ def test_a_run_writes_a_manifest_and_rows_of_schema_1(finished, rows_of):
     for line in lines:
         jsonschema.validate(json.loads(line), Row.model_json_schema())
     rows = rows_of(finished)
-    assert len(rows) == len(lines) == (2 + 2 * 2) * 3  # nq has one turn, mt_bench two
+    assert len(rows) == len(lines) == (2 + 2 * 2) * 4  # nq has one turn, mt_bench two
     assert {row.pair for row in rows} == {"toy"}
     assert {row.verdict for row in rows if row.method == "autoregressive"} == {"reference"}
     assert {row.verdict for row in rows if row.method != "autoregressive"} == {"identical"}

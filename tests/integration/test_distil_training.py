@@ -39,12 +39,12 @@ def text(target, prompts, tmp_path_factory):
 def training(target, text, tmp_path):
     """Build a trainer over a fresh student, whose state lies in one folder."""
 
-    def build(layers=(0, 2), tokens=TOKENS, lessons=Dataset, save_every=2, **changes):
+    def build(layers=(0, 2), tokens=TOKENS, dataset=Dataset, save_every=2, **changes):
         settings = {"epochs": 3, "batch_tokens": 256, "learning_rate": 3e-3, "warmup": 2, **changes}
         recipe = DistilSettings(layers=list(layers), out="nowhere", **settings)
         student = student_of(target, layers)
         head = target.lm_head.weight[tokens]
-        return student, Trainer(student, head, lessons(text), recipe, tmp_path, save_every)
+        return student, Trainer(student, head, dataset(text), recipe, tmp_path, save_every)
 
     return build
 
@@ -156,14 +156,14 @@ def test_a_student_of_all_layers_is_the_target_itself(training):
 class OneLater(Dataset):
     """The mutant: the teacher says what comes behind the token that is to be predicted."""
 
-    def lesson(self, batch):
-        lesson = super().lesson(batch)
-        lesson.hidden[:, :-1] = lesson.hidden[:, 1:].clone()
-        return lesson
+    def padded_batch(self, batch):
+        padded = super().padded_batch(batch)
+        padded.hidden[:, :-1] = padded.hidden[:, 1:].clone()
+        return padded
 
 
 def test_with_a_teacher_that_is_one_token_ahead_it_is_not(training):
-    assert first_agreement(training, layers=(0, 1, 2), lessons=OneLater) < 0.9
+    assert first_agreement(training, layers=(0, 1, 2), dataset=OneLater) < 0.9
 
 
 def test_the_loss_falls(training):

@@ -73,7 +73,7 @@ def doctor() -> int:
 @click.option("--check", is_flag=True, help="Measure, and compare with the profile at --out instead of writing it.")
 def profile_command(check: bool, **flags: Any) -> int:
     """Measure what a pair's forwards and the work around them cost on this machine."""
-    from harness.profiling.profile import check_profile, profile_pair
+    from harness.profiling.profile_pair import check_profile, profile_pair
 
     settings = from_flags(ProfileSettings, given(flags))
     if check:

@@ -96,8 +96,8 @@ def replay_command(
         replayed.write(out)
     facts = run_facts_of(replayed.manifest.model_dump(mode="json"))
     click.echo(render(build_report(replayed.rows, facts, str(out or run)), kind))
-    if replayed.left_out:
-        click.echo(f"treegraft: without {', '.join(replayed.left_out)}, which have no per-round data", err=True)
+    for name, reason in replayed.left_out.items():
+        click.echo(f"treegraft: without {name}: {reason}", err=True)
 
 
 @click.command("ls")

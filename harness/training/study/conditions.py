@@ -11,7 +11,7 @@ from foundation.progress import Bar
 from hardware_profiles.profile import Profile
 from harness.clocks.cost_model import CLOCK_PREFIX
 from harness.clocks.latency import latency_with
-from harness.clocks.profiles import changed_profile, named_profile
+from harness.clocks.named_profiles import changed_profile, named_profile
 from harness.models.pair import Pair
 from harness.replay.recorded_run import RecordedRun
 from harness.training.policy_rollout import Floats

@@ -1,11 +1,12 @@
-"""Two methods: one drafts the context's last tokens backwards (palindromes suit it), one is TreeGraft's subclass."""
+"""Three methods: one drafts the context's last tokens backwards (palindromes suit it), one is TreeGraft's subclass,
+one remembers its answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from treegraft import DraftTree, Forward, TreeGraft, TreeMethod
+from treegraft import DraftTree, Forward, MethodFacts, Models, Settings, TreeGraft, TreeMethod
 
 
 class Backwards(TreeMethod):
@@ -33,3 +34,26 @@ class Backwards(TreeMethod):
 
 class Grafted(TreeGraft):
     """TreeGraft with nothing of its own: a start for methods that change a part of it."""
+
+
+class Remembering(TreeMethod):
+    """Drafts one token: the last that followed the root in an answer of this run, to whatever question."""
+
+    facts: ClassVar[MethodFacts] = MethodFacts(memory="run")
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        super().__init__(models, settings)
+        self._followed: dict[int, int] = {}
+        self._root = 0
+
+    def draft(self, context: Sequence[int], remaining: int, watch: Any, forwards: list[Forward]) -> DraftTree:
+        """Return the round's tree, ready for the target; see `TreeMethod.draft`."""
+        self._root = context[-1]
+        tree = DraftTree(self._root)
+        if self._root in self._followed and remaining > 1:
+            tree.add(0, self._followed[self._root])
+        return tree
+
+    def advance(self, new: Sequence[int], accepted: Sequence[int], watch: Any) -> None:
+        """Learn the committed tokens; see `TreeMethod.advance`."""
+        self._followed.update(zip([self._root, *new], new, strict=False))

@@ -1,8 +1,11 @@
 """Methods that a process registers itself, and which drafters methods need."""
 
+from typing import get_args
+
 import pytest
 
 from methods.catalog import load_family, resolve
+from methods.settings import Settings
 
 
 def test_a_method_that_the_process_registered_itself_is_found_by_its_name():
@@ -34,3 +37,10 @@ def test_a_method_that_the_process_registered_itself_is_found_by_its_name():
 )
 def test_a_method_says_which_drafters_it_needs(name, needed):
     assert resolve(name).needed_drafters == needed
+
+
+def test_each_small_drafter_of_the_settings_has_its_class():
+    pytest.importorskip("torch")
+    from methods.treegraft.method import SMALL_DRAFTERS
+
+    assert {*SMALL_DRAFTERS} == {*get_args(Settings.model_fields["small"].annotation)}

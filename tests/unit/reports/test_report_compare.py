@@ -263,7 +263,7 @@ def test_a_method_that_answered_nothing_keeps_the_gate_from_passing(session, wri
     base = session("base", 1)
     rows = [failed("tree", one.question_id, task=one.task) if one.method == "tree" else one for one in read_rows(base)]
     comparison = compare(base, written("head", rows))
-    assert (comparison.exit_code, comparison.unjudged) == (1, ["tree"])
+    assert (comparison.exit_code, comparison.not_compared) == (1, ["tree"])
     assert line_of(comparison, "chain").verdict == "ok"
     alone = compare(base, written("head", rows), methods=["tree"])
     assert alone.exit_code == 3

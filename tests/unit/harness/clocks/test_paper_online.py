@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from harness.clocks.cost_model import retimed
-from harness.clocks.profiles import named_profile
+from harness.clocks.named_profiles import named_profile
 from harness.records.schema import Row
 from methods.core.generation import Forward, Round, Spans
 

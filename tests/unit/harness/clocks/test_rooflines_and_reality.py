@@ -5,7 +5,7 @@ import yaml
 
 from hardware_profiles.machine import get_machine
 from hardware_profiles.roofline import Architecture
-from harness.clocks.profiles import named_profile
+from harness.clocks.named_profiles import named_profile
 
 # Llama-2's configurations, and tokens/s with compiled forwards on A100 80 GB, from gpt-fast's README
 # (github.com/pytorch-labs/gpt-fast at 0f925b5d), batch size 1, 5 prompt tokens, bf16.

@@ -39,12 +39,12 @@ def text(tmp_path):
 
 
 def check_rows(kind, files):
-    lesson = kind(files).lesson([2, 1, 3, 0])
-    assert lesson.tokens.tolist() == [[21, 22, 23, 24, 25], [11, 0, 0, 0, 0], [31, 32, 0, 0, 0], [1, 2, 3, 0, 0]]
+    padded = kind(files).padded_batch([2, 1, 3, 0])
+    assert padded.tokens.tolist() == [[21, 22, 23, 24, 25], [11, 0, 0, 0, 0], [31, 32, 0, 0, 0], [1, 2, 3, 0, 0]]
     predicted = [[22, 23, 24, 25, 26], [12, 0, 0, 0, 0], [32, 33, 0, 0, 0], [2, 3, 4, 0, 0]]
-    assert lesson.hidden[..., 0].tolist() == predicted
-    assert torch.equal(lesson.hidden[..., 1], -lesson.hidden[..., 0])
-    assert lesson.hidden.dtype == torch.bfloat16
+    assert padded.hidden[..., 0].tolist() == predicted
+    assert torch.equal(padded.hidden[..., 1], -padded.hidden[..., 0])
+    assert padded.hidden.dtype == torch.bfloat16
 
 
 def test_a_hidden_state_stands_where_the_next_token_is_predicted(text):
@@ -54,10 +54,10 @@ def test_a_hidden_state_stands_where_the_next_token_is_predicted(text):
 class OneLater(Dataset):
     """The mutant: a position is given the state behind the token that it should predict."""
 
-    def lesson(self, batch):
-        lesson = super().lesson(batch)
-        lesson.hidden[:, :-1] = lesson.hidden[:, 1:].clone()
-        return lesson
+    def padded_batch(self, batch):
+        padded = super().padded_batch(batch)
+        padded.hidden[:, :-1] = padded.hidden[:, 1:].clone()
+        return padded
 
 
 class ForgetsTheMissingRow(Dataset):
@@ -79,21 +79,21 @@ def test_the_check_of_rows_fails_on_a_mutant(text, mutant):
 
 
 def test_predictions_of_an_answer_count_one_of_sampled_text_less_of_given_text_and_padding_nothing(text):
-    lesson = Dataset(text(PARTS), elsewhere=0.25).lesson([2, 1, 0])
+    padded = Dataset(text(PARTS), elsewhere=0.25).padded_batch([2, 1, 0])
 
-    assert lesson.weights.tolist() == [[1, 0, 1, 1, 1], [0.25, 0, 0, 0, 0], [0, 1, 1, 0, 0]]
+    assert padded.weights.tolist() == [[1, 0, 1, 1, 1], [0.25, 0, 0, 0, 0], [0, 1, 1, 0, 0]]
 
 
 def test_sequences_are_cut_at_the_longest(text):
-    lesson = Dataset(text(PARTS), longest=2, elsewhere=0.25).lesson([2, 0])
+    padded = Dataset(text(PARTS), longest=2, elsewhere=0.25).padded_batch([2, 0])
 
-    assert lesson.tokens.tolist() == [[21, 22], [1, 2]]
-    assert lesson.hidden[..., 0].tolist() == [[22, 23], [2, 3]]
-    assert lesson.weights.tolist() == [[1, 0], [0, 1]]
+    assert padded.tokens.tolist() == [[21, 22], [1, 2]]
+    assert padded.hidden[..., 0].tolist() == [[22, 23], [2, 3]]
+    assert padded.weights.tolist() == [[1, 0], [0, 1]]
 
 
-def test_a_lesson_is_as_long_as_its_longest_sequence(text):
-    assert Dataset(text(PARTS)).lesson([1, 3]).tokens.tolist() == [[11, 0], [31, 32]]
+def test_a_batch_is_as_long_as_its_longest_sequence(text):
+    assert Dataset(text(PARTS)).padded_batch([1, 3]).tokens.tolist() == [[11, 0], [31, 32]]
 
 
 def test_tokens_are_counted(text):
@@ -114,15 +114,15 @@ def test_an_epoch_holds_every_sequence_once_within_the_budget(many, budget):
     batches = many.batches(budget, seed=1)
 
     assert sorted(index for batch in batches for index in batch) == [*range(120)]
-    assert max(many.lesson(batch).tokens.numel() for batch in batches) <= budget
+    assert max(many.padded_batch(batch).tokens.numel() for batch in batches) <= budget
 
 
 def test_batches_pad_little(many):
-    lessons = [many.lesson(batch) for batch in many.batches(200, seed=1)]
+    batches = [many.padded_batch(batch) for batch in many.batches(200, seed=1)]
 
-    padding = sum(int((lesson.weights == 0).sum()) for lesson in lessons)
+    padding = sum(int((padded.weights == 0).sum()) for padded in batches)
 
-    assert padding < 0.1 * sum(lesson.weights.numel() for lesson in lessons)
+    assert padding < 0.1 * sum(padded.weights.numel() for padded in batches)
 
 
 def test_a_sequence_longer_than_the_budget_has_a_batch_of_its_own(text):

@@ -121,7 +121,7 @@ def test_what_is_no_study_is_refused_by_key(study, values, message):
 
 
 def test_what_a_condition_changes_goes_through_the_rules_of_a_machines_file(study, tmp_path):
-    from harness.clocks.profiles import named_profile
+    from harness.clocks.named_profiles import named_profile
 
     changes = {"layer_overhead_ms": 1.5, "costs": {"verify_ms": 2}}
     (tmp_path / "h100.yaml").write_text(yaml.safe_dump({"base": "h100-roofline", **changes}))
