@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from methods.core.engines.engine import Engine
-from methods.core.engines.hf import HuggingFaceEngine
+from methods.core.engines.hf import HuggingFaceEngine, input_device
 from methods.core.limited_head import LimitedHead
 from methods.core.timeline import CudaTimeline, HostTimeline, Timeline
 from methods.core.windows import layer_windows
@@ -60,7 +60,7 @@ class TreeModel:
     @property
     def device(self) -> torch.device:
         """Device of the inputs."""
-        return self.model.device
+        return input_device(self.model)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -37,7 +37,8 @@ def test_every_table_says_that_times_are_modelled(treegraft, finished, clock):
     assert result.code == 0
     assert "modelled (profile:plain)" in result.out
     assert "measured" not in result.out
-    assert "without hf-generate, prompt-lookup" in result.err
+    assert "without hf-generate: it has no per-round data" in result.err
+    assert "without prompt-lookup: it has no per-round data" in result.err
 
 
 def test_it_prints_the_same_to_the_last_digit(treegraft, finished, clock):

@@ -9,9 +9,10 @@ from torch import nn
 
 from foundation.errors import UserError
 from methods.core.engines import lean
-from methods.core.engines.choice import Engines
+from methods.core.engines.choice import Engines, why_not_lean
 from methods.core.engines.hf import HuggingFaceEngine
-from methods.core.engines.lean import LeanEngine, why_not_lean
+from methods.core.engines.lean import LeanEngine
+from methods.core.engines.padded import BUCKETS, PaddedInputs
 from methods.core.engines.products import KernelChoice, Packer
 from methods.core.limited_head import LimitedHead
 from methods.core.model import TreeModel
@@ -53,8 +54,8 @@ def model(request, tiny):
     return built.requires_grad_(False)
 
 
-def leanly(model, *kernels):
-    return TreeModel(model, LeanEngine(model, Packer(KernelChoice(kernels or ("torch",) * 4))))
+def leanly(model, *kernels, padded=None):
+    return TreeModel(model, LeanEngine(model, Packer(KernelChoice(kernels or ("torch",) * 4)), padded=padded))
 
 
 def rounds(wrapped, random_tree):
@@ -87,6 +88,43 @@ def check_equal(wrapped, model, random_tree):
 @pytest.mark.parametrize("kernels", [("torch",) * 4, ("onednn",) * 4, ("torch", "onednn", "torch", "onednn")], ids=str)
 def test_logits_and_hidden_states_equal_hugging_faces(model, random_tree, kernels):
     check_equal(leanly(model, *kernels), model, random_tree)
+
+
+def test_padding_to_a_few_sizes_changes_no_logit(model, random_tree, monkeypatch):
+    monkeypatch.setattr("methods.core.engines.padded.KEY_STEP", 32)
+    check_equal(leanly(model, padded=True), model, random_tree)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 9, 33, 64, 65])
+def test_every_size_up_to_the_largest_is_padded_to_the_next(tiny, size):
+    model = tiny(seed=31)
+    wrapped, plain = leanly(model, padded=True), leanly(model)
+    tokens, visible = [(3 * place) % 64 for place in range(size)], np.tri(size, dtype=np.bool_)
+    for one in (wrapped, plain):
+        one.begin(size + 5)
+        one.prefill([4, 8, 15])
+    torch.testing.assert_close(
+        wrapped.evaluate(tokens, range(size), visible),
+        plain.evaluate(tokens, range(size), visible),
+        rtol=1e-4,
+        atol=1e-3,
+    )
+    padded_to = {bucket for bucket, _ in wrapped.engine._padded._known}
+    assert padded_to == {min((bucket for bucket in BUCKETS if bucket >= size), default=None)} - {None}
+
+
+def test_the_check_of_padding_fails_where_padding_is_seen(tiny, random_tree, monkeypatch):
+    fill = PaddedInputs.fill
+
+    def blind(self, tokens, positions, start, visible):
+        fill(self, tokens, positions, start, visible)
+        for place in self.visible.values():
+            place[:, start + len(tokens) :] = True
+
+    monkeypatch.setattr(PaddedInputs, "fill", blind)
+
+    with pytest.raises(AssertionError):
+        check_equal(leanly(tiny(seed=31), padded=True), tiny(seed=31), random_tree)
 
 
 def no_minus_sign(states, cosines, sines):

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from transformers import PreTrainedModel
 
 from foundation.errors import UserError
 from methods.core.engines import EngineChoice
 from methods.core.engines.engine import Engine
 from methods.core.engines.hf import HuggingFaceEngine
-from methods.core.engines.lean import LeanEngine, why_not_lean
+from methods.core.engines.lean import LeanEngine
 from methods.core.engines.products import Packer, measured_choice
+
+FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+_ROTARY = ("default", "linear", "llama3", "yarn")  # the others change with the text's length
+
+
+def why_not_lean(model: PreTrainedModel) -> str | None:
+    """Return why this engine cannot run a model, None where it can."""
+    config, kind = model.config, type(model).__name__
+    if kind not in FAMILIES or not type(model).__module__.startswith("transformers."):
+        return f"{kind} is not one of {', '.join(FAMILIES)}"
+    rotary: Any = model.base_model.rotary_emb
+    partial = (getattr(config, "rope_parameters", None) or {}).get("partial_rotary_factor", 1.0)
+    places = {str(parameter.device) for parameter in model.parameters()}
+    refusals = {
+        f"rotary embedding {rotary.rope_type}": rotary.rope_type not in _ROTARY or partial != 1.0,
+        f"activation {config.hidden_act}": config.hidden_act != "silu",
+        "quantised weights": getattr(config, "quantization_config", None) is not None,
+        "layers on several devices": len(places) > 1 or "meta" in places,
+        "eager attention": config._attn_implementation == "eager",
+    }
+    return next((reason for reason, holds in refusals.items() if holds), None)
 
 
 class Engines:

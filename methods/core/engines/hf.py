@@ -160,7 +160,7 @@ class HuggingFaceEngine:
         self._cache.keep(start, rows)
 
     def _inputs(self, tokens: Sequence[int], positions: Sequence[int]) -> dict[str, Any]:
-        device = self._model.device
+        device = input_device(self._model)
         return {
             "input_ids": on_device(torch.tensor([tokens]), device),
             "position_ids": on_device(torch.tensor([positions]), device),
@@ -175,7 +175,14 @@ class HuggingFaceEngine:
         """
         mask = torch.zeros(visible.shape, dtype=self._model.dtype)
         mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(mask.dtype).min)
-        return on_device(mask[None, None], self._model.device)
+        return on_device(mask[None, None], input_device(self._model))
+
+
+def input_device(model: PreTrainedModel) -> torch.device:
+    """Return where a model's inputs go: to its first weights, or where those are brought when they lie on no device."""
+    hook = getattr(model, "_hf_hook", None)
+    moved: Any = getattr(hook, "execution_device", None)
+    return model.device if moved is None else torch.device(moved)
 
 
 def cache_argument(model: PreTrainedModel) -> str:

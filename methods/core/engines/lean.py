@@ -6,81 +6,36 @@ weights packed once, a group's queries in one attention product, KV buffers that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import embedding, layer_norm, rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import embedding, scaled_dot_product_attention, silu
 from transformers import PreTrainedModel
 
 from methods.core.engines import EngineName
 from methods.core.engines.engine import Visible
+from methods.core.engines.norm import RmsNorm
+from methods.core.engines.padded import BUCKETS, KEY_STEP, PaddedForwards, PaddedInputs
 from methods.core.engines.products import Packer, Product
 from methods.core.transfer import on_device
 from methods.core.windows import kinds_of_layers, layer_windows
 
-FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-_ROTARY = ("default", "linear", "llama3", "yarn")  # the others change with the text's length
-_GROW_BY = 512  # KV rows; buffers grow between prompts, never within one
-Masks = dict[str, torch.Tensor]  # by kind of attention, additive
 Angles = tuple[torch.Tensor, torch.Tensor]  # cosines and sines, each [tokens, 1, head size]
 _CHUNK = 512  # tokens a causal forward takes at once; its mask would not fit for a long prompt
-
-
-def why_not_lean(model: PreTrainedModel) -> str | None:
-    """Return why this engine cannot run a model, None where it can."""
-    config, kind = model.config, type(model).__name__
-    if kind not in FAMILIES or not type(model).__module__.startswith("transformers."):
-        return f"{kind} is not one of {', '.join(FAMILIES)}"
-    rotary: Any = model.base_model.rotary_emb
-    partial = (getattr(config, "rope_parameters", None) or {}).get("partial_rotary_factor", 1.0)
-    places = {str(parameter.device) for parameter in model.parameters()}
-    refusals = {
-        f"rotary embedding {rotary.rope_type}": rotary.rope_type not in _ROTARY or partial != 1.0,
-        f"activation {config.hidden_act}": config.hidden_act != "silu",
-        "quantised weights": getattr(config, "quantization_config", None) is not None,
-        "layers on several devices": len(places) > 1 or "meta" in places,
-        "eager attention": config._attn_implementation == "eager",
-    }
-    return next((reason for reason, holds in refusals.items() if holds), None)
-
-
-class _Norm:
-    """RMS norm by weights [size], or of heads by weights [heads, size].
-
-    On a CPU, torch takes ten calls for it, but one for a layer norm; of x beside -x that is the RMS norm of x.
-    """
-
-    def __init__(self, weight: torch.Tensor, epsilon: float) -> None:
-        self._epsilon = epsilon
-        self._size = weight.shape[-1]
-        self._of_heads = weight if weight.ndim > 1 else None
-        self._weight = None if weight.ndim > 1 else weight
-        self._is_fused = weight.device.type != "cpu"
-        self._signs = weight.new_tensor([[1.0], [-1.0]])
-        self._doubled = None if self._weight is None else torch.stack([weight, torch.zeros_like(weight)])
-
-    def __call__(self, states: torch.Tensor) -> torch.Tensor:
-        """Return the norm of states [..., size]."""
-        if self._is_fused:
-            normed = rms_norm(states, (self._size,), self._weight, self._epsilon)
-        else:
-            mirrored = states[..., None, :] * self._signs
-            normed = layer_norm(mirrored, mirrored.shape[-2:], self._doubled, None, self._epsilon)[..., 0, :]
-        return normed if self._of_heads is None else normed * self._of_heads
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
     """A decoder layer as products and norms."""
 
-    attention_norm: _Norm
+    attention_norm: RmsNorm
     queries_keys_values: Product
-    head_norm: _Norm | None
+    head_norm: RmsNorm | None
     """Of queries and keys, a head each (Qwen3)."""
     attention_output: Product
-    mlp_norm: _Norm
+    mlp_norm: RmsNorm
     gate_up: Product
     down: Product
     kind: str
@@ -88,21 +43,22 @@ class _Layer:
 
 
 class LeanEngine:
-    """Runs the forward of a model that `why_not_lean` has no reason against.
+    """Runs the forward of a model that `choice.why_not_lean` has no reason against.
 
     Args:
         model: where the weights are; it keeps working, on the same memory.
         packer: makes the products.
+        padded: pad forwards to a few sizes, which CUDA graphs need; None does so on a GPU.
     """
 
     name: EngineName = "lean"
 
-    def __init__(self, model: PreTrainedModel, packer: Packer) -> None:
+    def __init__(self, model: PreTrainedModel, packer: Packer, *, padded: bool | None = None) -> None:
         config: Any = model.config
         body: Any = model.base_model
         self.details = f"products: {packer.choice}"
-        self.read_layers: tuple[int, ...] = ()
         self.hidden: list[torch.Tensor] = []
+        self._read_layers: tuple[int, ...] = ()
         self._heads: int = config.num_attention_heads
         self._kv_heads: int = config.num_key_value_heads
         self._head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -114,36 +70,50 @@ class LeanEngine:
         kinds = kinds_of_layers(config)
         self._layers = [_layer(layer, kind, packer) for layer, kind in zip(body.layers, kinds, strict=True)]
         self._norm = _norm(body.norm)
-        head = model.get_output_embeddings()
-        self._head = packer.product(head)
+        self._head = packer.product(model.get_output_embeddings())
+        is_padded = self._device.type == "cuda" if padded is None else padded
+        windows = [*dict.fromkeys(self._windows.values())]
+        self._padded = PaddedForwards(self._on_fixed_inputs, windows, self._device) if is_padded else None
         self._capacity = 0
         self.reserve(1)
 
+    @property
+    def read_layers(self) -> tuple[int, ...]:
+        """See `Engine.read_layers`."""
+        return self._read_layers
+
+    @read_layers.setter
+    def read_layers(self, layers: tuple[int, ...]) -> None:
+        self._read_layers = layers
+        if self._padded is not None:
+            self._padded.forget()
+
     def reserve(self, rows: int) -> None:
         """See `Engine.reserve`."""
+        rows += 0 if self._padded is None else BUCKETS[-1]
         if rows <= self._capacity:
             return
-        self._capacity = -(-rows // _GROW_BY) * _GROW_BY
+        self._capacity = -(-rows // KEY_STEP) * KEY_STEP
         shape = (len(self._layers), 2, self._kv_heads, self._capacity, self._head_dim)
         self._keys_values = torch.zeros(shape, dtype=self._attention_dtype, device=self._device)
         positions = torch.arange(self._capacity, device=self._device)[None]
         cosines, sines = self._rotary(self._embeddings, positions)
         self._cosines, self._sines = cosines[0, :, None], sines[0, :, None].clone()
         self._sines[..., : self._head_dim // 2] *= -1  # `_rotate` swaps halves without a sign
+        if self._padded is not None:
+            self._padded.forget()
 
     def forward(
         self, tokens: Sequence[int], positions: Sequence[int], start: int, visible: Visible | None, *, logits: bool
     ) -> torch.Tensor | None:
         """See `Engine.forward`."""
-        if visible is not None:
-            masks = {kind: self._mask(torch.from_numpy(visible[window])) for kind, window in self._windows.items()}
-            return self._run(tokens, positions, start, masks, logits=logits)
-        computed: list[torch.Tensor | None] = []
-        for first in range(0, len(tokens), _CHUNK):
-            part = slice(first, first + _CHUNK)
-            masks = self._causal_masks(start + first, len(tokens[part]))
-            computed.append(self._run(tokens[part], positions[part], start + first, masks, logits=logits))
-        return torch.cat([chunk for chunk in computed if chunk is not None]) if logits else None
+        if visible is None:
+            return self._causal(tokens, positions, start, logits=logits)
+        if self._padded is not None and logits and len(tokens) <= BUCKETS[-1]:
+            computed, *self.hidden = self._padded.run(tokens, positions, start, visible)
+            return computed
+        seen = {window: on_device(torch.from_numpy(one), self._device) for window, one in visible.items()}
+        return self._eager(tokens, positions, start, seen, logits=logits)
 
     def keep(self, start: int, rows: Sequence[int]) -> None:
         """See `Engine.keep`."""
@@ -152,32 +122,89 @@ class LeanEngine:
             index = on_device(torch.tensor(rows), self._device)
             self._keys_values[..., start:end, :] = self._keys_values[..., index, :]
 
-    def _run(
-        self, tokens: Sequence[int], positions: Sequence[int], start: int, masks: Masks, *, logits: bool
+    def _causal(
+        self, tokens: Sequence[int], positions: Sequence[int], start: int, *, logits: bool
     ) -> torch.Tensor | None:
-        ids = on_device(torch.tensor([list(tokens), list(positions)]), self._device)
-        hidden = self._decode(ids[0], ids[1], slice(start, start + len(tokens)), masks)
+        computed: list[torch.Tensor | None] = []
+        for first in range(start, start + len(tokens), _CHUNK):
+            part = slice(first - start, first - start + _CHUNK)
+            seen = self._causally_visible(first, len(tokens[part]))
+            computed.append(self._eager(tokens[part], positions[part], first, seen, logits=logits))
+        return torch.cat([chunk for chunk in computed if chunk is not None]) if logits else None
+
+    def _causally_visible(self, start: int, count: int) -> dict[int | None, torch.Tensor]:
+        queries = torch.arange(start, start + count, device=self._device)[:, None]
+        keys = torch.arange(start + count, device=self._device)[None]
+        within = keys <= queries
+        return {
+            window: within if window is None else within & (queries - keys < window)
+            for window in self._windows.values()
+        }
+
+    def _eager(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        start: int,
+        visible: Mapping[int | None, torch.Tensor],
+        *,
+        logits: bool,
+    ) -> torch.Tensor | None:
+        ids, places = on_device(torch.tensor([list(tokens), list(positions)]), self._device)
+        end = start + len(tokens)
+        new = self._keys_values[:, :, :, start:end].unbind()
+        hidden = self._decode(ids, places, end, visible, lambda layer, states: new[layer].copy_(states))
         return self._head(hidden) if logits else None
 
-    def _decode(self, tokens: torch.Tensor, positions: torch.Tensor, rows: slice, masks: Masks) -> torch.Tensor:
-        """Return the last hidden states, [tokens, hidden size]; write keys and values into `rows`."""
+    def _on_fixed_inputs(self, inputs: PaddedInputs) -> list[torch.Tensor]:
+        """Run a padded forward; return logits, and hidden states of the layers to read."""
+        keys = next(iter(inputs.visible.values())).shape[1]
+        hidden = self._decode(
+            inputs.tokens,
+            inputs.positions,
+            keys,
+            inputs.visible,
+            lambda layer, states: self._keys_values[layer].index_copy_(2, inputs.rows, states),
+        )
+        return [self._head(hidden), *self.hidden]
+
+    def _decode(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        keys: int,
+        visible: Mapping[int | None, torch.Tensor],
+        write: Callable[[int, torch.Tensor], object],
+    ) -> torch.Tensor:
+        """Return the last hidden states, [tokens, hidden size].
+
+        Args:
+            tokens: ids, [tokens].
+            positions: [tokens].
+            keys: rows to attend to.
+            visible: which of them each token sees, by window, [tokens, keys].
+            write: puts a layer's keys and values, [2, KV heads, tokens, head size], into their rows.
+        """
         hidden = embedding(tokens, self._embeddings)
         angles = self._cosines[positions], self._sines[positions]
-        new = self._keys_values[:, :, :, rows].unbind()
-        keys, values = (self._keys_values[:, part, None, :, : rows.stop].unbind() for part in (0, 1))
+        masks = {kind: self._mask(visible[window]) for kind, window in self._windows.items()}
+        all_keys, all_values = (self._keys_values[:, part, None, :, :keys].unbind() for part in (0, 1))
         self.hidden = []
         for index, layer in enumerate(self._layers):
-            queries = self._project(layer, hidden, angles, new[index])
-            attended = scaled_dot_product_attention(queries, keys[index], values[index], attn_mask=masks[layer.kind])
+            queries, new = self._project(layer, hidden, angles)
+            write(index, new)
+            attended = scaled_dot_product_attention(
+                queries, all_keys[index], all_values[index], attn_mask=masks[layer.kind]
+            )
             hidden = layer.attention_output(self._joined(attended, hidden)).add_(hidden)
             gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, -1)
             hidden = layer.down(silu(gate).mul_(up)).add_(hidden)
-            if index in self.read_layers:
+            if index in self._read_layers:
                 self.hidden.append(hidden)
         return self._norm(hidden)
 
-    def _project(self, layer: _Layer, hidden: torch.Tensor, angles: Angles, new: torch.Tensor) -> torch.Tensor:
-        """Write keys and values into `new`; return queries [1, KV heads, group × tokens, head size].
+    def _project(self, layer: _Layer, hidden: torch.Tensor, angles: Angles) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return queries [1, KV heads, group × tokens, size], and keys and values [2, KV heads, tokens, size].
 
         The queries of a group share its keys, so they lie one behind the other and attend in one product.
         """
@@ -188,30 +215,20 @@ class LeanEngine:
             rotated.copy_(layer.head_norm(rotated))
         _rotate(rotated, *angles)
         queries, rest = torch.split(projected, [heads, 2 * kv_heads], 1)
-        new.copy_(rest.view(count, 2, kv_heads, size).permute(1, 2, 0, 3))
         grouped = queries.view(count, kv_heads, -1, size).permute(1, 2, 0, 3)
-        return grouped.reshape(1, kv_heads, -1, size).to(self._attention_dtype)
+        keys_values = rest.view(count, 2, kv_heads, size).permute(1, 2, 0, 3)
+        return grouped.reshape(1, kv_heads, -1, size).to(self._attention_dtype), keys_values
 
     def _joined(self, attended: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Return the heads' outputs side by side, [tokens, heads × head size], in the type of `hidden`."""
         apart = attended.view(self._kv_heads, -1, len(hidden), self._head_dim).permute(2, 0, 1, 3)
         return apart.reshape(len(hidden), -1).to(hidden.dtype)
 
-    def _causal_masks(self, start: int, count: int) -> Masks:
-        queries = torch.arange(start, start + count)[:, None]
-        keys = torch.arange(start + count)[None]
-        masks = {}
-        for kind, window in self._windows.items():
-            within = keys <= queries
-            masks[kind] = self._mask(within if window is None else within & (queries - keys < window))
-        return masks
-
     def _mask(self, visible: torch.Tensor) -> torch.Tensor:
-        """Return the additive mask of a group's queries, [1, 1, group × tokens, rows], from [tokens, rows]."""
-        mask = torch.zeros(visible.shape, dtype=self._attention_dtype)
+        """Return the additive mask of a group's queries, [1, 1, group × tokens, keys], from [tokens, keys]."""
+        mask = torch.zeros(visible.shape, dtype=self._attention_dtype, device=self._device)
         mask.masked_fill_(~visible, torch.finfo(mask.dtype).min)
-        group = self._heads // self._kv_heads
-        return on_device(mask.repeat(group, 1)[None, None], self._device)
+        return mask.repeat(self._heads // self._kv_heads, 1)[None, None]
 
 
 def _layer(layer: Any, kind: str, packer: Packer) -> _Layer:
@@ -228,18 +245,18 @@ def _layer(layer: Any, kind: str, packer: Packer) -> _Layer:
     )
 
 
-def _norm(module: Any) -> _Norm:
-    return _Norm(module.weight.detach(), module.variance_epsilon)
+def _norm(module: Any) -> RmsNorm:
+    return RmsNorm(module.weight.detach(), module.variance_epsilon)
 
 
-def _head_norm(attention: Any) -> _Norm | None:
+def _head_norm(attention: Any) -> RmsNorm | None:
     """Return the norm of queries and keys, None where a model has none."""
     if not hasattr(attention, "q_norm"):
         return None
     config = attention.config
     queries = attention.q_norm.weight.detach().expand(config.num_attention_heads, -1)
     keys = attention.k_norm.weight.detach().expand(config.num_key_value_heads, -1)
-    return _Norm(torch.cat([queries, keys]), attention.q_norm.variance_epsilon)
+    return RmsNorm(torch.cat([queries, keys]), attention.q_norm.variance_epsilon)
 
 
 def _rotate(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> None:
