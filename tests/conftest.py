@@ -199,8 +199,14 @@ def letters():
 
 
 @pytest.fixture(scope="session")
-def smollm2():
-    """The embedded pair in fp32; the test is skipped where its package is not installed."""
+def smollm2(load_smollm2):
+    """The embedded pair in fp32 with the default engine."""
+    return load_smollm2("auto")
+
+
+@pytest.fixture(scope="session")
+def load_smollm2():
+    """Load the embedded pair in fp32 with an engine; the test is skipped where its package is not installed."""
     from importlib import metadata
 
     from harness.models.pair import MODEL_PACKAGE_LINE, get_pair
@@ -211,7 +217,7 @@ def smollm2():
         pytest.skip(f"the embedded model is not installed: {MODEL_PACKAGE_LINE}")
     from harness.models.loading import load_pair
 
-    return load_pair(get_pair("smollm2"), dtype="fp32", device="cpu")
+    return cache(lambda engine: load_pair(get_pair("smollm2"), dtype="fp32", device="cpu", engine=engine))
 
 
 @pytest.fixture

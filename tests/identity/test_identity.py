@@ -1,5 +1,6 @@
-"""The long proof: what the pair can run of the catalogue answers eight questions a task as `generate` does, in fp32.
+"""The long proof: what the pair can run of the catalogue answers eight questions a task as `generate` does.
 
+In fp32, with either engine.
 It takes many minutes and may be broken off: cases that have passed are remembered in the file that IDENTITY_DONE names,
 under a fingerprint of the code, the libraries and the question, and are skipped the next time.
 """
@@ -39,8 +40,10 @@ def code():
 
 
 @pytest.fixture(scope="session")
-def runnable(smollm2):
+def runnable(load_smollm2):
     """The catalogue without what needs a middle drafter, where the pair has none."""
+
+    smollm2 = load_smollm2("lean")
 
     def runs(name):
         spec = resolve(name, definitions={}, pair=smollm2.pair.defaults, config={}, flags={})
@@ -56,18 +59,19 @@ def runnable(smollm2):
 
 
 @pytest.mark.usefixtures("every_core")
+@pytest.mark.parametrize("engine", ["lean", "hf"])
 @pytest.mark.parametrize("index", range(8))
 @pytest.mark.parametrize("task", ["alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"])
-def test_every_method_answers_as_generate_does(smollm2, runnable, check_identity, code, task, index):
+def test_every_method_answers_as_generate_does(load_smollm2, runnable, check_identity, code, task, index, engine):
     questions = load_questions(get_task(task), data=DATA).questions
     if index >= len(questions):
         pytest.skip(f"{DATA} has {len(questions)} questions of {task}")
     question = questions[index]
-    case = hashlib.sha256(f"{code} {COUNT} {digest([question])}".encode()).hexdigest()
+    case = hashlib.sha256(f"{code} {engine} {COUNT} {digest([question])}".encode()).hexdigest()
     if DONE.is_file() and case in DONE.read_text().split():
         pytest.skip("passed before, with this code")
 
-    check_identity(smollm2, question, runnable, COUNT)
+    check_identity(load_smollm2(engine), question, runnable, COUNT)
 
     DONE.parent.mkdir(parents=True, exist_ok=True)
     with DONE.open("a") as done:

@@ -9,8 +9,12 @@ pytestmark = [pytest.mark.torch, pytest.mark.smollm2]
 
 
 @pytest.mark.usefixtures("every_core")
-@pytest.mark.parametrize("task", ["alpaca", "humaneval", "cnndm"])
-def test_methods_answer_as_generate_does(smollm2, check_identity, task):
+@pytest.mark.parametrize(
+    ("engine", "task"), [("lean", "alpaca"), ("lean", "humaneval"), ("lean", "cnndm"), ("hf", "nq")]
+)
+def test_methods_answer_as_generate_does(load_smollm2, check_identity, engine, task):
     question = load_questions(get_task(task), data="embedded").questions[0]
 
-    check_identity(smollm2, question, ["autoregressive", "all-small", "treegraft", "csd", "prompt-lookup"], 12)
+    check_identity(
+        load_smollm2(engine), question, ["autoregressive", "all-small", "treegraft", "csd", "prompt-lookup"], 12
+    )
