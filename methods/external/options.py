@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from foundation.strict_model import StrictModel
 
@@ -16,6 +16,16 @@ class LookupOptions(StrictModel):
     """Tokens copied from behind an earlier occurrence of an n-gram."""
     max_matching_ngram_size: int | None = Field(default=None, ge=1, le=64, strict=True)
     """Longest n-gram matched."""
+    cache_implementation: Literal["static"] | None = None
+    """`static`: KV buffers that never grow, which on a GPU `generate` compiles for."""
+
+    @model_validator(mode="after")
+    def _static_rows_are_never_dropped(self) -> Self:
+        if self.cache_implementation == "static" and self.prompt_lookup_num_tokens is not None:
+            raise ValueError(
+                "cache_implementation: static cannot drop rejected drafts; leave out prompt_lookup_num_tokens"
+            )
+        return self
 
 
 class AssistantOptions(StrictModel):

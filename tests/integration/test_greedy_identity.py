@@ -35,7 +35,7 @@ def test_ours_equal_generate_on_many_more_prompts_and_longer_answers(tiny, metho
         assert decoder.generate(few, params).token_ids == hf_tokens(model, few, 96)
 
 
-@pytest.mark.parametrize("name", ["hf-generate", "prompt-lookup"])
+@pytest.mark.parametrize("name", ["hf-generate", "hf-static", "prompt-lookup"])
 def test_outside_peers_equal_generate(llama, method, hf_tokens, prompts, name):
     peer = method(name, llama)
     for prompt in SHORT + prompts[:8]:

@@ -6,6 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from statistics import median
 
 import torch
@@ -52,9 +53,15 @@ class KernelChoice:
     """One for each of the measured sizes; a size between takes that of the next."""
 
     def __str__(self) -> str:
-        if len(set(self.names)) == 1:
-            return self.names[0]
-        return ", ".join(f"{name} to {size} rows" for name, size in zip(self.names, _SIZES, strict=True))
+        runs = [name for name, _ in groupby(self.names)]
+        if len(runs) == 1:
+            return runs[0]
+        ends = [
+            size for size, (name, following) in zip(_SIZES, pairwise(self.names), strict=False) if name != following
+        ]
+        return ", ".join(
+            [*(f"{name} to {end} rows" for name, end in zip(runs, ends, strict=False)), f"then {runs[-1]}"]
+        )
 
     @property
     def widens(self) -> bool:

@@ -92,3 +92,15 @@ def test_stacked_layers_share_their_memory_with_the_stack():
     torch.testing.assert_close(product(inputs), truth)
     storages = {layer.weight.untyped_storage().data_ptr() for layer in layers}
     assert len(storages) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("onednn",) * 4, "onednn"),
+        (("torch", "onednn", "onednn", "onednn"), "torch to 1 rows, then onednn"),
+        (("torch", "onednn", "onednn", "torch"), "torch to 1 rows, onednn to 16 rows, then torch"),
+    ],
+)
+def test_a_choice_is_told_in_words(names, words):
+    assert str(KernelChoice(names)) == words
