@@ -88,6 +88,8 @@ class Profile(_Part):
     """Pair whose models were measured."""
     dtype: str
     """Floating-point type of the forwards."""
+    engine: Literal["lean", "hf", "unknown"] = "unknown"
+    """What ran the measured forwards."""
     weights: Literal["own", "random"] = "own"
     """Whether the models had their own weights; random ones take the same time but say nothing of acceptance."""
     sources: dict[str, str] = Field(min_length=1)
@@ -118,11 +120,12 @@ class Profile(_Part):
     def caption(self, acceptance_of: str) -> str:
         """Return the caption of modelled numbers; `acceptance_of` is the pair that decoded or was traced."""
         dtype = "" if self.dtype == "unknown" else f" in {self.dtype}"
+        engine = "" if self.engine == "unknown" else f" by engine {self.engine}"
         random = ", random weights" if self.weights == "random" else ""
         unknown = f"; unknown and charged nothing: {', '.join(self.unknown)}" if self.unknown else ""
         return (
-            f"Modelled: acceptance of pair {acceptance_of}, latencies of pair {self.pair}{dtype} on {self.device} "
-            f"(profile:{self.name}, {self.kind}{random}){unknown}"
+            f"Modelled: acceptance of pair {acceptance_of}, latencies of pair {self.pair}{dtype}{engine} on "
+            f"{self.device} (profile:{self.name}, {self.kind}{random}){unknown}"
         )
 
     def forward_ms(self, role: Role, tokens: int, context: int) -> float:

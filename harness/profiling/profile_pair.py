@@ -55,7 +55,7 @@ def profile_pair(settings: ProfileSettings, bar: Bar) -> Profile:
 
 
 def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
-    """Measure a pair on this machine and compare it with a profile, point by point of its grid.
+    """Measure a pair on this machine, with the profile's engine, and compare it point by point of the profile's grid.
 
     Raises:
         UserError: unusable input or environment, or a profile of another pair.
@@ -66,6 +66,12 @@ def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:
         raise UserError(f"{settings.out}: a profile of pair {known.pair}; give --pair {known.pair}")
     if known.dtype in _TYPES.values() and known.dtype != _TYPES[settings.dtype or pair.dtype]:
         raise UserError(f"{settings.out}: a profile of forwards in {known.dtype}; give --dtype of the same")
+    if known.engine != "unknown":
+        if settings.engine not in ("auto", known.engine):
+            raise UserError(
+                f"{settings.out}: a profile of engine {known.engine}; give --engine {known.engine}, or auto"
+            )
+        settings = settings.model_copy(update={"engine": known.engine})
     now = _measured(settings, known.name, bar)
     lines, worst = [], 0.0
     if "random" in (known.weights, now.weights):

@@ -95,18 +95,20 @@ class Profiler:
                     self._one_context(context, sizes, *((forwards, prefills) if repeat else thrown_away))
                 advance(1, "")
         curves: dict[ProfiledRole, Curve] = {role: _curve(forwards, role, contexts, SIZES) for role in self._models}
+        engines = self._loaded.engine_details
         profile = Profile(
             name=name,
             kind="measured",
             device=device_line(facts, gpu_names(self._loaded.models)),
             pair=self._loaded.pair.name,
             dtype=str(self._loaded.models.target.dtype).removeprefix("torch."),
+            engine=self._loaded.models.target.engine.name,
             sources={"all": "treegraft profile, medians of forwards in random order"},
             forwards=dict(curves.items()),
             prefill={role: _prefill_curve(prefills, role) for role in self._models},
             errors={role: _error(curves[role], forwards, role) for role in self._models},
             costs=Costs(**dict.fromkeys(Costs.model_fields, 0.0)),
-            measured_with={"machine": facts, "versions": versions(), "repeats": self._repeats},
+            measured_with={"machine": facts, "versions": versions(), "repeats": self._repeats, "engines": engines},
         )
         costs = self._costs(profile, bar)
         reading = watch.stop()

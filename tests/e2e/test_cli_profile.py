@@ -53,7 +53,7 @@ def test_a_profile_of_random_weights_says_so_wherever_it_is_shown(small_grid, tr
     assert result.code == 0, result.err
     profile = get_profile("mine.yaml")
 
-    assert (profile.weights, profile.kind, profile.pair) == ("random", "measured", "toy")
+    assert (profile.weights, profile.kind, profile.pair, profile.engine) == ("random", "measured", "toy", "lean")
     assert profile.about == "shapes of toy with random weights"
     assert profile.sources["target"] == "random, its shape from toy {'seed': 0}"
     assert profile.sources["middle"] == "random, its shape from layers [0, 2] of the target"
@@ -105,6 +105,9 @@ def test_a_profile_of_another_pair_is_not_compared(refused, profile):
     assert "a profile of pair smollm2" in refused(*FLAGS, "--check", "--out", "other.yaml")
     write_profile(profile.model_copy(update={"dtype": "bfloat16"}), Path("half.yaml"))
     assert "a profile of forwards in bfloat16" in refused(*FLAGS, "--check", "--out", "half.yaml")
+    write_profile(profile.model_copy(update={"engine": "hf"}), Path("hf.yaml"))
+    message = refused(*FLAGS, "--check", "--engine", "lean", "--out", "hf.yaml")
+    assert "a profile of engine hf; give --engine hf, or auto" in message
 
 
 def latency(folder):
