@@ -78,9 +78,8 @@ def test_ours_equal_generate_with_eager_attention(build, method, hf_tokens, few,
 class WithoutWindow(TreeModel):
     """The mutant: a mask of our own switches the window off."""
 
-    def __init__(self, model):
-        super().__init__(model)
-        self._windows = dict.fromkeys(self._windows)
+    def _visible(self, positions, visible, window):
+        return super()._visible(positions, visible, None)
 
 
 class PendingByIndex(TreeModel):
