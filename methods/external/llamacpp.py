@@ -26,12 +26,14 @@ _LEAST_CONTEXT = 4096
 class LlamaCpp(Method):
     """llama.cpp, greedy; its rounds and spans are null.
 
-    It loads the model at the first prompt, again for one that needs a longer context, and frees it with the method.
-    Times are the server's: prefill ends with the first token, which is excluded from tokens/s. Raises UserError if the
-    target came from no GGUF file.
+    It loads the model at the first prompt, and again for one that needs a longer context, outside the times, and frees
+    it with the method. Times are the server's: prefill ends with the first token, which is excluded from tokens/s.
+    Raises UserError if the target came from no GGUF file.
     """
 
     facts = FACTS["llamacpp"]
+    remembers = False
+    """Whether its server drafts from earlier prompts too, so that each prompt needs a new one."""
 
     def __init__(self, models: Models, settings: Settings) -> None:
         super().__init__(models, settings)
@@ -65,7 +67,7 @@ class LlamaCpp(Method):
         """
 
     def _load(self, tokens: int) -> None:
-        if tokens < self._context:
+        if tokens < self._context and not self.remembers:
             return
         import xllamacpp
 
@@ -87,18 +89,21 @@ class LlamaCpp(Method):
 
 @register_method("llamacpp-ngram")
 class LlamaCppNgram(LlamaCpp):
-    """llama.cpp with its own n-gram drafts, which know nothing but the prompt and the answer so far."""
+    """llama.cpp with its own n-gram drafts, from the prompt and the answer so far alone."""
 
     facts = FACTS["llamacpp-ngram"]
 
+    def __init__(self, models: Models, settings: Settings) -> None:
+        super().__init__(models, settings)
+        self._options = settings.options_as(NgramOptions, "llamacpp-ngram")
+        self.remembers = self._options.type != "ngram-simple"
+
     def configure(self, speculative: Any, types: Any) -> None:
         """Set the type of its drafts and their sizes; see `LlamaCpp.configure`."""
-        options = self.settings.options_as(NgramOptions, "llamacpp-ngram")
-        name = options.type.replace("-", "_")
+        name = self._options.type.replace("-", "_")
         speculative.types = [getattr(types, f"COMMON_SPECULATIVE_TYPE_{name.upper()}")]
-        sizes = getattr(speculative, name)
-        for key, value in options.model_dump(exclude={"type"}, exclude_none=True).items():
-            setattr(sizes, key, value)
+        for key, value in self._options.sizes.items():
+            setattr(getattr(speculative, name), key, value)
 
 
 def _ask(address: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from foundation.strict_model import StrictModel
 
@@ -30,16 +30,24 @@ class AssistantOptions(StrictModel):
 
 
 class NgramOptions(StrictModel):
-    """`options` of the family llamacpp-ngram; what is left out is llama.cpp's default.
+    """`options` of the family llamacpp-ngram; what is left out is llama.cpp's default."""
 
-    Its types `ngram-mod` and `ngram-cache` are no choice: they keep what earlier prompts taught them.
-    """
-
-    type: Literal["ngram-simple", "ngram-map-k", "ngram-map-k4v"] = "ngram-simple"
-    """How it looks up drafts; in words of llama-server, `--spec-type`."""
+    type: Literal["ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"] = "ngram-simple"
+    """How it looks up drafts, as llama-server's `--spec-type` names it."""
     size_n: int | None = Field(default=None, ge=1, le=1024, strict=True)
     """Tokens that must recur (12)."""
     size_m: int | None = Field(default=None, ge=1, le=1024, strict=True)
     """Most tokens copied from behind them (48)."""
     min_hits: int | None = Field(default=None, ge=1, le=65535, strict=True)
     """How often they must have occurred, in types with a map (1)."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that are given."""
+        return self.model_dump(exclude={"type"}, exclude_none=True)
+
+    @model_validator(mode="after")
+    def _sizes_are_of_types_that_have_them(self) -> Self:
+        if self.sizes and self.type in ("ngram-mod", "ngram-cache"):
+            raise ValueError(f"{self.type} has no {', '.join(self.sizes)}; leave that out")
+        return self
