@@ -280,6 +280,35 @@ def test_the_cold_check_fails_on_a_server_that_is_kept(smollm2, asked):
 
 
 @pytest.mark.smollm2
+def test_in_a_run_other_tokens_are_unverified_and_failures_rows(smollm2, scripted, monkeypatch, tmp_path):
+    from treegraft import run
+
+    monkeypatch.setattr("methods.external.facts.find_spec", lambda name: name)
+    monkeypatch.setattr("harness.run.block_runner._WARM_UP_MOST", 1)
+    monkeypatch.setattr("harness.models.loading.load_for", lambda pair, config: smollm2)
+    keys = {"tasks": ["nq"], "data": "embedded", "limit": 1, "max_new_tokens": 4, "methods": ["llamacpp"]}
+
+    def outcome(name, answer):
+        scripted.reply = answer
+        done = run(**keys, out=str(tmp_path / name))
+        return done, next(one for one in done.rows if one.method == "llamacpp")
+
+    _, row = outcome("refused", (500, {"error": {"message": "out of memory"}}))
+    assert (row.status, row.error) == ("failed", "RuntimeError: llama.cpp refused the prompt: out of memory")
+
+    prompt = row.prompt_tokens
+    done, row = outcome("other", reply([5, 5, 5, 5], prompt_n=prompt))
+    ours = next(one for one in done.rows if one.method == "autoregressive").token_ids
+    assert (row.verdict, row.telemetry["equal_tokens"], done.exit_code) == ("unverified", 0, 0)
+
+    _, row = outcome("partly", reply([*ours[:2], 5, 5], prompt_n=prompt))
+    assert (row.verdict, row.telemetry["equal_tokens"]) == ("unverified", 2)
+
+    _, row = outcome("equal", reply(ours, prompt_n=prompt))
+    assert (row.verdict, row.telemetry["equal_tokens"], row.engine) == ("identical", 4, "llama.cpp")
+
+
+@pytest.mark.smollm2
 @pytest.mark.alone
 @pytest.mark.usefixtures("every_core", "real")
 def test_its_threads_wait_without_computing_between_prompts(smollm2, asked):
