@@ -32,6 +32,8 @@ FAMILIES = {
     "treegraft": ("methods.treegraft.facts", "methods.treegraft.method"),
     "hf-assisted": ("methods.external.facts", "methods.external.huggingface"),
     "hf-generate": ("methods.external.facts", "methods.external.huggingface"),
+    "llamacpp": ("methods.external.facts", "methods.external.llamacpp"),
+    "llamacpp-ngram": ("methods.external.facts", "methods.external.llamacpp"),
 }
 """Our own families: the module of their facts, which needs no torch, and of their code."""
 

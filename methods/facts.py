@@ -56,6 +56,9 @@ class MethodFacts:
     """The method that its speedup is over: plain decoding by the same engine, which every run with it contains."""
     memory: Literal["question", "run"] = "question"
     """How long it keeps what it learnt from decoded text: until the question ends, or for the whole run."""
+    reads_gguf: bool = False
+    """Whether its engine reads the target's GGUF file itself, decodes greedily on the CPU, and computes with the
+    quantised weights: where its tokens part from the baseline's, nothing is shown by it."""
 
     def needed_drafters(self, settings: Settings) -> tuple[DrafterRole, ...]:
         """Return the neural drafters of the pair that it needs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from foundation.registry import Registry
@@ -36,6 +37,8 @@ class Models:
     """A small neural model to replace the look-up drafter, if the pair has one."""
     no_small: str = NO_SMALL
     """Error of a method that needs a small neural model if the pair has none."""
+    gguf: Path | None = None
+    """The target's GGUF file, if it came from one."""
 
 
 class Method(ABC):

@@ -69,6 +69,8 @@ class Tally:
     edges: EdgeTally | None
     gpu: GpuUse | None
     """GPU telemetry; null where none was watched."""
+    equal_tokens: int | None
+    """Leading tokens that are the baseline's; null where the row does not tell."""
 
     @property
     def is_baseline(self) -> bool:
@@ -116,7 +118,13 @@ def tally(row: Row) -> Tally:
         flaw=_flaw(row) if row.status == "ok" else None,
         edges=row.edges,
         gpu=gpu_use(row),
+        equal_tokens=_count(row.telemetry.get("equal_tokens")),
     )
+
+
+def _count(value: object) -> int | None:
+    """Return a telemetry value if it is a number of tokens."""
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def total_if_known(numbers: Sequence[int | None]) -> int | None:

@@ -20,6 +20,7 @@ from reports.columns import Table, alignment
 from reports.contrasts import Contrast, contrast_methods
 from reports.gpu import GPU_LEGEND, GpuLine, gpu_blocks, gpu_lines
 from reports.latex import latex_paragraph, latex_table
+from reports.production import ProductionLine, production_lines
 from reports.ranks import rank_methods
 from reports.reliability import RELIABILITY_LEGEND, ReliabilityLine, reliability_blocks, reliability_lines
 from reports.row_summary import read_tallies
@@ -40,6 +41,7 @@ class Report:
     contrasts: Sequence[Contrast]
     gpus: Sequence[GpuLine]
     reliability: Sequence[ReliabilityLine]
+    production: Sequence[ProductionLine]
     facts: RunFacts
 
     def blocks(self, *, wide: bool = False) -> Iterator[Table]:
@@ -47,6 +49,11 @@ class Report:
         yield from blocks(self.lines, self.contrasts, wide=wide)
         yield from reliability_blocks(self.reliability)
         yield from gpu_blocks(self.gpus)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield the lines under its tables."""
+        yield from (line.text for line in self.production)
+        yield from map(ranking_text, rank_methods(self.lines))
 
 
 def render_report(run: Path, format: str) -> str:
@@ -94,7 +101,8 @@ def build_report(rows: Iterable[Row], facts: RunFacts, origin: str) -> Report:
         contrasts = contrast_methods(compared, facts)
         gpus = gpu_lines(tallies, compared, facts)
         reliability = reliability_lines(tallies, facts)
-    return Report(lines, contrasts, gpus, reliability, facts)
+        production = production_lines(lines, tallies)
+    return Report(lines, contrasts, gpus, reliability, production, facts)
 
 
 def render(report: Report, format: str) -> str:
@@ -118,7 +126,7 @@ def to_table(report: Report) -> str:
     return _sections(
         "\n".join(report.facts.sources),
         *("\n".join([one.title, terminal_grid(one.body, one.headers), *_folded(one.notes)]) for one in tables),
-        *_folded(map(ranking_text, rank_methods(report.lines))),
+        *_folded(report.remarks()),
         "\n".join(LEGEND),
     )
 
@@ -133,7 +141,7 @@ def to_markdown(report: Report) -> str:
     return _sections(
         "\n".join(f"- {source}" for source in report.facts.sources),
         *(_sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes) for block in tables),
-        *map(ranking_text, rank_methods(report.lines)),
+        *report.remarks(),
         "\n".join(f"- {text}" for text in LEGEND),
     )
 
@@ -143,7 +151,7 @@ def to_latex(report: Report) -> str:
     return _sections(
         "\n".join(f"% {text}" for text in (*report.facts.sources, *LEGEND, *WIDE_LEGEND)),
         *(latex_table(block) for block in report.blocks(wide=True)),
-        *(latex_paragraph(ranking_text(ranking)) for ranking in rank_methods(report.lines)),
+        *map(latex_paragraph, report.remarks()),
     )
 
 
@@ -174,6 +182,7 @@ def to_json(report: Report) -> str:
         "contrasts": [asdict(contrast) for contrast in report.contrasts],
         "reliability": [asdict(line) for line in report.reliability],
         "gpus": [asdict(line) for line in report.gpus],
+        "production": [asdict(line) for line in report.production],
         "rankings": [asdict(ranking) for ranking in rank_methods(report.lines)],
         "legend": [
             *(*LEGEND, *WIDE_LEGEND),

@@ -101,6 +101,7 @@ def load_pair(
         middle=drafters.get("middle"),
         small=drafters.get("small"),
         no_middle=f"pair {pair.name}: {pair.no_middle}",
+        gguf=_gguf_file(pair.target, pair) if pair.target.is_gguf else None,
     )
     _check_one_device(models, pair)
     return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)

@@ -45,6 +45,11 @@ class ModelSource(StrictModel):
         """Whether it is made of the target, for drafters only."""
         return self.target_layers is not None or self.distilled is not None
 
+    @property
+    def is_gguf(self) -> bool:
+        """Whether it is read from a GGUF file."""
+        return self.gguf is not None or self.package is not None
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         ways = ("hub", "path", "gguf", "package", "target_layers", "distilled", "toy")

@@ -20,7 +20,17 @@ from foundation.digests import file_digest
 from hardware_profiles.cpu import allowed_cores
 from harness.records.schema import Start
 
-_PACKAGES = ("treegraft-bench", "torch", "transformers", "tokenizers", "safetensors", "gguf", "numpy", "scipy")
+_PACKAGES = (
+    "treegraft-bench",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "gguf",
+    "numpy",
+    "scipy",
+    "xllamacpp",
+)
 FITTERS = ("scikit-learn", "lightgbm")
 """Packages that a fit depends on besides."""
 

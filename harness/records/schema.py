@@ -104,7 +104,8 @@ class Row(StrictModel):
     flips: int | None = None
     """Positions where the method's own draw was not the baseline's token; null unless the run follows the baseline."""
     telemetry: dict[str, Any] = Field(default_factory=dict)
-    """What was read off the machine while the row was timed: see the watches of `hardware_profiles.cpu` and `.gpu`."""
+    """What was read off the machine while the row was timed: see the watches of `hardware_profiles.cpu` and `.gpu`.
+    Where an engine computes with quantised weights, also `equal_tokens`: leading tokens that are the baseline's."""
 
     @property
     def timed_tokens(self) -> int:

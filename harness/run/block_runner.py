@@ -24,7 +24,7 @@ from harness.models.loading import LoadedPair
 from harness.models.prompts import conversation, prompt_ids
 from harness.records.schema import DECODING_KEYS, Row, TaskData
 from harness.records.verdicts import Verdict
-from harness.run.losslessness import certify
+from harness.run.losslessness import certify, shared_tokens
 from harness.run.workload import Block, method_order
 from methods.catalog import BASELINE, MethodSpec
 from methods.core.generation import Generation
@@ -213,12 +213,15 @@ class BlockRunner:
         reading: Reading,
         baseline: Generation,
     ) -> Row:
+        telemetry = dict(reading.telemetry)
+        if self._specs[identity["method"]].facts.reads_gguf:
+            telemetry["equal_tokens"] = shared_tokens(baseline.token_ids, generation.token_ids)
         return Row(
             **identity,
             status="ok",
             verdict=self._verdict(identity["method"], prompt, params, baseline, generation),
             marks=reading.marks,
-            telemetry=reading.telemetry,
+            telemetry=telemetry,
             token_ids=generation.token_ids,
             committed=len(generation.token_ids),
             finish=generation.finish,
@@ -253,6 +256,8 @@ class BlockRunner:
             return "reference"
         if generation.rounds is None and not params.greedy:
             return "unverified"  # an external baseline draws in its own way
+        if self._specs[name].facts.reads_gguf and generation.token_ids != baseline.token_ids:
+            return "unverified"  # it computes with other weights: quantised ones
         mine, flips = generation.token_ids, generation.flips or ()
         return certify(self._loaded.models.target, params, prompt, baseline.token_ids, mine, flips)
 

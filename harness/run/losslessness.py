@@ -33,12 +33,17 @@ def certify(
     """
     differences = list(flips)
     if list(reference) != list(tokens):
-        pairs = zip(reference, tokens, strict=False)
-        shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        shared = shared_tokens(reference, tokens)
         if shared == min(len(reference), len(tokens)):
             return "different"  # one answer is cut short, and rounding cannot do that
         differences = [(shared, tokens[shared])]
     return worst({_explained(target, params, prompt, reference, *difference) for difference in differences})
+
+
+def shared_tokens(reference: Sequence[int], tokens: Sequence[int]) -> int:
+    """Return how many leading tokens two answers share."""
+    pairs = zip(reference, tokens, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _explained(

@@ -14,7 +14,7 @@ from harness.config.configuration import load_configuration
 from harness.config.run_config import RunConfig
 from harness.models.pair import Pair, get_pair
 from harness.records.schema import TaskData
-from harness.run.preflight import check_methods, warn_of_other_uses
+from harness.run.preflight import check_gguf_readers, check_methods, warn_of_other_uses
 from harness.run.workload import Block, load_blocks
 from methods.catalog import FAMILIES, MethodSpec, load_family
 
@@ -58,6 +58,7 @@ def make_plan(config_file: Path | None, flags: Mapping[str, Any]) -> Plan:
         raise UserError(
             f"clock {config.clock}: {', '.join(blind)} have no per-round data to charge; leave them out of methods"
         )
+    check_gguf_readers(pair, methods, config)
     check_methods(pair, methods, profile)
     warn_of_other_uses(pair, config.clock, methods)
     blocks, data = load_blocks(config)

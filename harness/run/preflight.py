@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from foundation.errors import UserError
 from hardware_profiles.profile import Profile
+from harness.config.run_config import RunConfig
 from harness.models.pair import Pair
 from methods.catalog import MethodSpec
 from methods.facts import NO_SMALL
@@ -32,6 +33,30 @@ def check_methods(pair: Pair, methods: Iterable[MethodSpec], profile: Profile | 
             )
         if profile is not None and "middle" in needed and "middle" not in profile.forwards:
             raise UserError(f"method {spec.name!r}: profile {profile.name} knows no middle's times; give another clock")
+
+
+def check_gguf_readers(pair: Pair, methods: Iterable[MethodSpec], config: RunConfig) -> None:
+    """Refuse methods whose engine reads a GGUF file itself, where it cannot decode what the others do."""
+    for spec in methods:
+        if not spec.facts.reads_gguf:
+            continue
+        engine = spec.facts.engine
+        if not pair.target.is_gguf:
+            raise UserError(
+                f"method {spec.name!r}: {engine} reads GGUF files, and pair {pair.name} has none; "
+                "leave it out, or give a pair whose target is a GGUF file"
+            )
+        if not config.device.startswith("cpu"):
+            raise UserError(f"method {spec.name!r}: {engine} decodes on the CPU; leave it out, or give --device cpu")
+        if config.temperature > 0:
+            raise UserError(
+                f"method {spec.name!r}: {engine} draws in its own way; leave it out, or give --temperature 0"
+            )
+        if config.repetition_penalty != 1:
+            raise UserError(
+                f"method {spec.name!r}: {engine} penalises repetition in its own way; "
+                "leave it out, or give --repetition-penalty 1"
+            )
 
 
 def warn_of_other_uses(pair: Pair, clock: str, methods: Sequence[MethodSpec]) -> None:
