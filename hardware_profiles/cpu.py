@@ -1,7 +1,8 @@
-"""CPU telemetry of a timed row: contention, clock and memory."""
+"""The CPU: how much of it this process may use, and its telemetry in a timed row: contention, clock and memory."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
 
 import psutil
@@ -57,8 +58,68 @@ class CpuWatch:
 
 
 def allowed_cores() -> int | None:
-    """Return how many cores this process may use; None if unknown."""
-    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None
+    """Return how many cores this process may keep busy, by its affinity and CPU quota; None if unknown."""
+    by_affinity = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None
+    quota = cpu_quota()
+    by_quota = None if quota is None else _whole(quota)
+    return min((cores for cores in (by_affinity, by_quota) if cores is not None), default=None)
+
+
+def cpu_quota(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
+    """Return the CPUs' worth of time that this process's control groups grant it; None without a limit.
+
+    Args:
+        mount: where control groups of version 1 or 2 are mounted.
+        own: lists this process's groups.
+    """
+    quotas = [quota for folder in _cpu_groups(mount, own) if (quota := _quota(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def over_quota(threads: int) -> str | None:
+    """Return in one line that threads exceed the CPU quota, and the fix; None where they do not."""
+    quota = cpu_quota()
+    if quota is None or threads <= max(1, quota):
+        return None
+    return (
+        f"{threads} threads, but the CPU quota of the control group is {quota:g}: they would be stopped in turn; "
+        f"give --threads {_whole(quota)}"
+    )
+
+
+def _whole(quota: float) -> int:
+    return max(1, int(quota))
+
+
+def _cpu_groups(mount: Path, own: Path) -> list[Path]:
+    """Return the folders of the groups that hold this process and bear on its CPU time, parents included."""
+    folders = {mount: None, mount / "cpu": None}  # in a container its own group may be mounted there, whatever its path
+    for line in _text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = mount / "cpu" if controllers else mount
+        parts = path.strip("/").split("/")
+        folders.update({top.joinpath(*parts[:depth]): None for depth in range(1, len(parts) + 1)})
+    return list(folders)
+
+
+def _quota(folder: Path) -> float | None:
+    """Return a group's own quota in CPUs: of version 2, else 1."""
+    words = _text(folder / "cpu.max").split() or [
+        *_text(folder / "cpu.cfs_quota_us").split(),
+        *_text(folder / "cpu.cfs_period_us").split(),
+    ]
+    if len(words) != 2 or not words[0].isdecimal():  # "max" or -1: no limit
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:  # no such system, version or controller
+        return ""
 
 
 def _mhz() -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from foundation.digests import file_digest, files_digest, tensors_digest
 from foundation.errors import UserError
-from hardware_profiles.cpu import allowed_cores
+from hardware_profiles.cpu import allowed_cores, over_quota
 from harness.models.distilled import WEIGHTS, load_distilled
 from harness.models.gguf import dequantised, quiet_transformers
 from harness.models.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
@@ -25,6 +26,8 @@ from methods.core.engines import EngineChoice, EngineName
 from methods.core.engines.choice import Engines
 from methods.core.model import TreeModel
 from methods.method import Models
+
+_LOG = logging.getLogger("treegraft")
 
 _OTHER_TOKENS = 0.01  # of the common ids; siblings differ in a few special tokens
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -142,7 +145,7 @@ class LoadingSettings(Protocol):
 
 
 def default_threads() -> int:
-    """Return OMP_NUM_THREADS, or one thread a physical core that this process may use."""
+    """Return OMP_NUM_THREADS, or one thread a physical core that affinity and CPU quota let this process use."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -150,8 +153,12 @@ def default_threads() -> int:
 
 
 def set_threads(settings: LoadingSettings) -> None:
-    """Set torch's threads."""
-    torch.set_num_threads(settings.threads or default_threads())
+    """Set torch's threads; log where they exceed the CPU quota."""
+    threads = settings.threads or default_threads()
+    problem = over_quota(threads)
+    if problem is not None:
+        _LOG.warning("%s", problem)
+    torch.set_num_threads(threads)
 
 
 def load_for(pair: Pair, settings: LoadingSettings) -> LoadedPair:

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from foundation.digests import file_digest
-from hardware_profiles.cpu import allowed_cores
+from hardware_profiles.cpu import allowed_cores, cpu_quota
 from harness.records.schema import Start
 
 _PACKAGES = (
@@ -69,7 +69,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def machine(gpus: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the machine: processor, memory, threads, GPUs that torch sees, and NVML's facts of GPUs by UUID."""
+    """Return the machine: processor, its usable share, memory, GPUs that torch sees, NVML's facts of GPUs by UUID."""
     import torch
 
     facts: dict[str, Any] = {
@@ -79,6 +79,7 @@ def machine(gpus: Sequence[str] = ()) -> dict[str, Any]:
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "threads": torch.get_num_threads(),
         "allowed_cores": allowed_cores(),
+        "cpu_quota": cpu_quota(),
     }
     if torch.cuda.is_available():
         facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 from dataclasses import dataclass
 
 import psutil
@@ -24,12 +25,16 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Return the findings, in the order in which to fix them."""
+    weights = _model_package()
     return [
         _python(),
         *(_package(name) for name in _REQUIRED),
-        _model_package(),
+        weights,
         _cache(),
         _load(),
+        _threads(),
+        _libraries(),
+        *_speed(weights),
         _gpu(),
         _nvml(),
     ]
@@ -74,6 +79,64 @@ def _load() -> Finding:
     if busy > _BUSY_PERCENT:
         return Finding(False, f"{text}: timings will be marked; stop what else runs", optional=True)
     return Finding(True, text)
+
+
+def _threads() -> Finding:
+    """Set torch's threads to those of a run, which are what is measured with, and say what bounds them."""
+    import torch
+
+    from hardware_profiles.cpu import cpu_quota, over_quota
+    from harness.models.loading import default_threads
+
+    threads, quota = default_threads(), cpu_quota()
+    torch.set_num_threads(threads)
+    problem = over_quota(threads)
+    if problem is not None:
+        return Finding(False, problem, optional=True)
+    return Finding(True, f"threads: {threads}; " + ("no CPU quota" if quota is None else f"CPU quota {quota:g}"))
+
+
+def _libraries() -> Finding:
+    import torch
+
+    built = torch.__config__.show()
+    blas = re.search(r"\bBLAS_INFO=(\w+)", built)
+    onednn = re.search(r"\bMKL-DNN v([\d.]+)", built)
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    names = [
+        f"instructions {torch.backends.cpu.get_cpu_capability()}",
+        f"BLAS {blas[1] if blas else 'unknown'}",
+        f"oneDNN {onednn[1] if onednn else 'of unknown version'}" if has_onednn else "no oneDNN",
+    ]
+    return Finding(True, f"torch computes with {', '.join(names)}")
+
+
+def _speed(weights: Finding) -> list[Finding]:
+    """Return the engine of the default pair's target, and its forward beside what reading its weights takes.
+
+    The target is made with random weights, which have the same times: the first loading of the real ones converts them.
+    """
+    from harness.config.run_config import RunConfig
+    from harness.models.pair import get_pair
+    from harness.models.random_weights import random_pair
+    from harness.profiling.memory import bytes_read, memory_gb_s, one_token_ms
+
+    speed = memory_gb_s()
+    if speed is None:
+        memory = Finding(False, "memory: too little is free to measure how fast it is read", optional=True)
+    else:
+        memory = Finding(True, f"memory: read at {speed:.0f} GB/s")
+    pair = get_pair(RunConfig().pair).model_copy(update={"middle": None})
+    if not weights.good:
+        text = f"engine and 1-token forward of {pair.name}: not measured, its weights are missing"
+        return [memory, Finding(False, text, optional=True)]
+    loaded = random_pair(pair, dtype=pair.dtype, device="cpu")
+    target = loaded.models.target
+    text = f"1-token forward: {one_token_ms(target):.1f} ms"
+    if speed is not None:
+        size = bytes_read(target)
+        text += f"; reading its {size / 1e6:.0f} MB takes {size / speed / 1e6:.1f} ms at {speed:.0f} GB/s"
+    return [memory, Finding(True, f"engine of {pair.name}: {loaded.engine_details['target']}"), Finding(True, text)]
 
 
 def _gpu() -> Finding:

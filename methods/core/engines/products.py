@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from statistics import median
 
 import torch
 from torch.nn.functional import linear
@@ -18,7 +17,7 @@ Product = Callable[[torch.Tensor], torch.Tensor]
 _SIZES = (1, 4, 16, 64)  # rows at which kernels are measured
 _SMALLEST = 2**20  # weights; below it every kernel is fast enough, and times are noise
 _SLACK = 1.15  # a kernel further down the list must win by more: a choice should not change from run to run
-_REPEATS = 3
+_REPEATS = 4
 
 
 def _plain(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
@@ -77,7 +76,7 @@ def measured_choice(weight: torch.Tensor) -> KernelChoice:
     names = []
     for size in _SIZES:
         rows = torch.ones(size, weight.shape[1], dtype=weight.dtype)
-        taken = {name: _seconds(kernel, rows) for name, kernel in kernels.items()}
+        taken = _seconds(kernels, rows)
         names.append(next(name for name in taken if taken[name] <= _SLACK * min(taken.values())))
     return KernelChoice(tuple(names))
 
@@ -94,14 +93,15 @@ def _made(name: str, weight: torch.Tensor) -> Product | None:
     return kernel
 
 
-def _seconds(kernel: Product, rows: torch.Tensor) -> float:
-    """Return the median time of a few products, the first left out."""
-    taken = []
-    for _ in range(1 + _REPEATS):
-        start = time.perf_counter()
-        kernel(rows)
-        taken.append(time.perf_counter() - start)
-    return median(taken[1:])
+def _seconds(kernels: Mapping[str, Product], rows: torch.Tensor) -> dict[str, float]:
+    """Return each kernel's shortest time of a few, in turns: what else the machine does can only lengthen them."""
+    taken: dict[str, list[float]] = {name: [] for name in kernels}
+    for _ in range(_REPEATS):
+        for name, kernel in kernels.items():
+            start = time.perf_counter()
+            kernel(rows)
+            taken[name].append(time.perf_counter() - start)
+    return {name: min(times) for name, times in taken.items()}
 
 
 class Packer:

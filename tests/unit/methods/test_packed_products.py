@@ -52,7 +52,9 @@ def timed(monkeypatch, seconds):
     """Let kernels take these times by name, whatever the machine; a kernel without one is missing."""
     monkeypatch.setattr(products, "_SMALLEST", 0)
     monkeypatch.setattr(products, "_made", lambda name, weight: name if name in seconds else None)
-    monkeypatch.setattr(products, "_seconds", lambda name, rows: seconds[name][len(rows)])
+    monkeypatch.setattr(
+        products, "_seconds", lambda kernels, rows: {name: seconds[name][len(rows)] for name in kernels}
+    )
 
 
 def test_the_fastest_kernel_is_chosen_for_each_size(monkeypatch):

@@ -186,3 +186,25 @@ def test_threads_follow_the_environment_and_the_cores_that_may_be_used(monkeypat
     monkeypatch.setattr("psutil.cpu_count", lambda logical: cores)
     monkeypatch.setattr(loading, "allowed_cores", lambda: allowed)
     assert loading.default_threads() == threads
+
+
+def test_a_container_with_two_cpus_of_quota_on_a_large_host_gets_two_threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: 64)
+    monkeypatch.setattr("psutil.Process.cpu_affinity", lambda self: list(range(64)), raising=False)
+    monkeypatch.setattr("hardware_profiles.cpu.cpu_quota", lambda: 2.0)
+
+    assert loading.default_threads() == 2
+
+
+@pytest.mark.parametrize(("threads", "warned"), [(2, False), (3, True)])
+def test_more_threads_than_the_quota_are_warned_of_in_one_line_and_set(monkeypatch, caplog, threads, warned):
+    taken = []
+    monkeypatch.setattr("hardware_profiles.cpu.cpu_quota", lambda: 2.0)
+    monkeypatch.setattr("torch.set_num_threads", taken.append)
+    loading.set_threads(SimpleNamespace(threads=threads))
+
+    assert taken == [threads]
+    assert [record.getMessage() for record in caplog.records] == [
+        "3 threads, but the CPU quota of the control group is 2: they would be stopped in turn; give --threads 2"
+    ] * warned
