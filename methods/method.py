@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from foundation.errors import UserError
 from foundation.registry import Registry
 from methods.core.generation import Generation
 from methods.core.model import TreeModel
@@ -17,8 +18,8 @@ from methods.latency import Latency
 from methods.settings import Settings
 
 
-class PromptError(Exception):
-    """A prompt that the model cannot decode; its row fails and the run goes on."""
+class PromptError(UserError):
+    """A prompt that the model cannot decode; its row fails and the run goes on, other commands end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from harness.records.manifest import Manifest, read_manifest
 from harness.records.schema import DECODING_KEYS
 from reports.pairing import BASELINE
 from reports.row_summary import Tally
-
-MACHINE = ("system", "cpu", "cores", "allowed_cores", "threads", "gpus")
+from reports.run_facts import MACHINE
 
 
 def manifest_of(run: Path) -> Manifest:
@@ -23,8 +22,8 @@ def manifest_of(run: Path) -> Manifest:
 def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool = False) -> list[str]:
     """Return why two runs cannot be compared, one line a reason; empty where they can.
 
-    Weights, data, decoding parameters and, where times were measured, the class of machine must agree;
-    where they were modelled, the profile. Methods' own settings may differ: they are what is compared.
+    Weights, data, what prompts depend on, decoding parameters and, where times were measured, the class of machine
+    must agree; where they were modelled, the profile. Methods' own settings may differ: they are what is compared.
 
     Args:
         base: of the one run.
@@ -39,6 +38,8 @@ def obstacles(base: Manifest, head: Manifest, *, measured: bool, retimed: bool =
     lines += _differ("template", base.pair.template, head.pair.template)
     for role in sorted(base.weights.keys() & head.weights.keys()):
         lines += _differ(f"weights of the {role}", base.weights[role].get("sha256"), head.weights[role].get("sha256"))
+    for key, (ours, theirs) in _prompting(base, head):
+        lines += _differ(key, ours, theirs)
     unknown = [run for run, one in (("BASE", base), ("HEAD", head)) if "sha256" not in one.weights.get("target", {})]
     if unknown:
         lines.append(f"weights of the target unknown: the manifest of {' and '.join(unknown)} names none")
@@ -72,11 +73,20 @@ def _machines_differ(base: Manifest, head: Manifest) -> list[str]:
     return lines
 
 
+def _prompting(base: Manifest, head: Manifest) -> list[tuple[str, tuple[object, object]]]:
+    """Return what both runs say of their prompts; older ones say nothing."""
+    ours, theirs = (
+        {} if one.prompting is None else one.prompting.model_dump(mode="json", exclude_none=True)
+        for one in (base, head)
+    )
+    return [(key, (ours[key], theirs[key])) for key in ours if key in theirs]
+
+
 def _differ(what: str, base: object, head: object) -> list[str]:
     if base == head:
         return []
     one, other = (str(value) for value in (base, head))
-    if "weights" in what or "data" in what:
+    if "weights" in what or "data" in what or what in ("chat_template", "tokenizer"):
         one, other = one[:12], other[:12]
     return [f"{what} differs: {one} in BASE, {other} in HEAD"]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
 from harness.records.manifest import MANIFEST_FILE
+
+MACHINE = ("system", "cpu", "cores", "allowed_cores", "threads", "gpus")
+"""Facts of a start that make the class of its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class RunFacts:
     methods: tuple[str, ...] = ()
     """Methods in the order of the configuration."""
     sources: tuple[str, ...] = ()
-    """One line a task: where its questions come from; one of the hardware profile, where times are modelled."""
+    """One line a task: where its questions come from; others on prompts without a template, on engines, on starts that
+    differ, and on the hardware profile, where times are modelled."""
     questions: Mapping[str, int] = field(default_factory=dict)
     """Questions of each task."""
     modelled: str | None = None
@@ -56,7 +60,9 @@ def run_facts_of(content: object) -> RunFacts:
         methods=_names(_mapping(manifest.get("config")).get("methods")),
         sources=(
             *(_source(name, task) for name, task in tasks.items()),
+            *(["prompts: bare text, no chat template (template: plain)"] if pair.get("template") == "plain" else []),
             *engine_lines(manifest),
+            *start_lines(manifest),
             *profile_lines(_mapping(manifest.get("profile")), str(pair.get("name"))),
         ),
         questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
@@ -89,13 +95,39 @@ def _source(name: str, task: dict[str, Any]) -> str:
 
 def engine_lines(manifest: dict[str, Any]) -> Iterator[str]:
     """Yield each role's engine and how it computed, if the manifest tells; starts that differ are all named."""
-    roles: dict[str, dict[str, None]] = {}
-    starts = manifest.get("starts")
-    for start in starts if isinstance(starts, list) else []:
-        for role, engine in _mapping(_mapping(start).get("engines")).items():
-            roles.setdefault(str(role), {})[str(engine)] = None
-    for role, engines in roles.items():
+    for role, engines in _over_starts(_mapping(start.get("engines")) for start in _starts(manifest)).items():
         yield f"{role} engine: {', then '.join(engines)}"
+
+
+def start_lines(manifest: dict[str, Any]) -> Iterator[str]:
+    """Yield in what the starts of a run differ, if they do: machine, code, versions, engines."""
+    starts = _starts(manifest)
+    values = {
+        **_over_starts(
+            {key: fact for key, fact in _mapping(start.get("machine")).items() if key in MACHINE} for start in starts
+        ),
+        **_over_starts({"source": str(start["source"])[:12]} for start in starts if start.get("source")),
+        **_over_starts(_mapping(start.get("versions")) for start in starts),
+    }
+    differing = [f"{name} ({', then '.join(found)})" for name, found in values.items() if len(found) > 1]
+    engines = _over_starts(_mapping(start.get("engines")) for start in starts)
+    differing += [f"{role} engine" for role, found in engines.items() if len(found) > 1]
+    if differing:
+        yield f"{len(starts)} starts that differ: {', '.join(differing)}; each row names its start"
+
+
+def _starts(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    starts = manifest.get("starts")
+    return [_mapping(start) for start in starts] if isinstance(starts, list) else []
+
+
+def _over_starts(facts: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return by name the values that starts tell, each once, in order."""
+    values: dict[str, dict[str, None]] = {}
+    for one in facts:
+        for name, value in one.items():
+            values.setdefault(str(name), {})[str(value)] = None
+    return {name: [*found] for name, found in values.items()}
 
 
 def profile_lines(profile: dict[str, Any], pair: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date, datetime
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -45,6 +46,9 @@ class RunConfig(StrictModel):
     """1 is none."""
     stop: list[str] = Field(default_factory=list)
     """Strings that end an answer."""
+    template_date: date | None = None
+    """The day, YYYY-MM-DD, that a chat template which writes the date sees; null takes 2024-07-26, so that prompts do
+    not depend on when they are asked."""
     dtype: Literal["bf16", "fp32"] | None = None
     """Floating-point type of the models; null takes the pair's."""
     repeats: int = Field(default=1, ge=1, le=1000)
@@ -102,6 +106,16 @@ class RunConfig(StrictModel):
         if value is not None and not all(0 < ms < math.inf for ms in value):
             raise ValueError("give two times above 0 in milliseconds, such as 69.4,44.2")
         return value
+
+    @field_validator("template_date", mode="before")
+    @classmethod
+    def _date_is_a_day(cls, value: Any) -> Any:
+        if value is None or type(value) is date:  # YAML reads dates
+            return value
+        try:
+            return datetime.strptime(value, "%Y-%m-%d").date()
+        except (TypeError, ValueError) as error:
+            raise ValueError("give a day, such as 2024-07-26") from error
 
     @field_validator("stop", mode="before")
     @classmethod

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import date, datetime, time
 from typing import Any, Literal
 
-from jinja2 import TemplateError
-
+from harness.models.prompting import TEMPLATE_DATE, asks_date
 from methods.method import PromptError
 
 Message = dict[Literal["role", "content"], str]
 
+_DIRECTIVES = [f"%{pad}{letter}" for letter in "aAbBcCdDeFgGhHIjklmMnprRStTuUVwWxXyYzZ" for pad in ("", "-")]
 
-def prompt_ids(tokenizer: Any, template: Literal["chat", "plain"], messages: Sequence[Message]) -> list[int]:
+
+def prompt_ids(
+    tokenizer: Any, template: Literal["chat", "plain"], messages: Sequence[Message], day: date | None = None
+) -> list[int]:
     """Return the token ids of a conversation whose last message is the user's.
 
     A chat template writes special tokens itself, so the tokenizer adds none; `plain` joins the messages' text and
     leaves them to the tokenizer.
+
+    Args:
+        tokenizer: the target's.
+        template: the pair's.
+        messages: the conversation.
+        day: the date that a chat template sees, at midnight; None takes the pinned one.
 
     Raises:
         PromptError: the chat template refuses the conversation.
@@ -25,10 +36,29 @@ def prompt_ids(tokenizer: Any, template: Literal["chat", "plain"], messages: Seq
         text = "\n".join(message["content"] for message in messages)
         return list(tokenizer(text)["input_ids"])
     try:
-        text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
-    except (TemplateError, ValueError) as error:
-        raise PromptError(f"the chat template refuses the conversation ({' '.join(str(error).split())})") from error
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        given = {"chat_template": _dated(tokenizer.get_chat_template(), day)} if asks_date(tokenizer) else {}
+        text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False, **given)
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    except Exception as error:  # a template is code of the model's, which may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise PromptError(
+            f"the chat template refuses the conversation ({reason}); mend it, or set template: plain in the pair's file"
+        ) from error
+
+
+def _dated(template: str, day: date | None) -> str:
+    """Return a chat template that sees a day.
+
+    A macro in front hides transformers' function of that name, which reads the machine's clock; that cannot be given
+    as a variable, since transformers lets no function through. Blocks swallow the newline behind them, here our own.
+    """
+    now = datetime.combine(day or TEMPLATE_DATE, time())
+    replaced = "".join(
+        f".replace({json.dumps(directive)}, {json.dumps(now.strftime(directive))})" for directive in _DIRECTIVES
+    )
+    kept = json.dumps("\ue000")  # stands for a written percent sign, which begins no directive
+    text = f'format.replace("%%", {kept}){replaced}.replace({kept}, "%")'
+    return f"{{% macro strftime_now(format) %}}{{{{ {text} }}}}{{% endmacro %}}\n{template}"
 
 
 def conversation(turns: Sequence[str], answers: Sequence[str]) -> list[Message]:

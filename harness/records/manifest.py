@@ -12,6 +12,7 @@ from foundation.strict_model import StrictModel, first_fault
 from hardware_profiles.profile import Profile
 from harness.config.run_config import RunConfig
 from harness.models.pair import Pair
+from harness.models.prompting import Prompting
 from harness.records.schema import Start, TaskData
 from methods.catalog import MethodSpec
 from methods.core.engines import EngineName
@@ -50,6 +51,8 @@ class Manifest(StrictModel):
     """For each role: origin and sha256."""
     engines: dict[str, EngineName]
     """For each role, what runs its forwards."""
+    prompting: Prompting | None = None
+    """What prompts and the ends of answers depend on; older runs do not say."""
     methods: list[MethodSpec]
     """Every method with all its parameters."""
     traits: dict[str, MethodTraits] = Field(default_factory=dict)
@@ -77,18 +80,21 @@ class Manifest(StrictModel):
         """Return what must agree for rows to belong to one run.
 
         Everything but starts, latency, traits, the origin and notes of each task's data, and of the configuration
-        `out`, `data` and `threads`.
+        `out`, `data` and `threads`. What an older run does not say of its prompting is left out.
         """
-        return self.model_dump(
+        prompting = {} if self.prompting is None else self.prompting.model_dump(mode="json", exclude_none=True)
+        asked = self.model_dump(
             mode="json",
             exclude={
                 "starts": True,
                 "latency": True,
                 "traits": True,
+                "prompting": True,
                 "tasks": {"__all__": {"notes", "origin"}},
-                "config": {"out", "data", "threads"},
+                "config": {"out", "data", "threads", "template_date"},
             },
         )
+        return {**asked, **prompting}
 
     @property
     def specs(self) -> dict[str, MethodSpec]:

@@ -47,6 +47,8 @@ class Row(StrictModel):
     """Hash of the request: pair, weights, data, prompt, method, parameters, seed, repeat, clock."""
     attempt: int = Field(ge=1)
     """1, and one more each time a failed block was run again; readers keep the last."""
+    start: int = Field(default=0, ge=0)
+    """Which of the manifest's starts ran it, from 0; older rows of runs that went on do not say and have 0."""
     pair: str
     """Name of the model pair."""
     task: str
@@ -77,6 +79,8 @@ class Row(StrictModel):
     """Disturbances seen while it was timed."""
     prompt_tokens: int | None = None
     """Tokens of the prompt, template included; null where the prompt could not be built."""
+    prompt_sha256: str | None = None
+    """Digest of the prompt's token ids; null where the prompt could not be built, and in older rows."""
     token_ids: list[int] = Field(default_factory=list)
     """Committed tokens."""
     committed: int = Field(default=0, ge=0)

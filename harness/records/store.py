@@ -94,6 +94,11 @@ class Store:
         return rows
 
     @property
+    def start(self) -> int:
+        """The place of this start among the manifest's."""
+        return len(self._manifest.starts) - 1
+
+    @property
     def latency(self) -> Latency | None:
         """T_tgt and T_mid of the run, where known."""
         return self._manifest.latency
@@ -147,6 +152,6 @@ class Store:
 
 
 def _differences(earlier: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return the keys whose values differ, those of the configuration first."""
+    """Return the keys of both whose values differ, those of the configuration first."""
     config = [key for key in now["config"] if now["config"][key] != earlier["config"][key]]
-    return config or [key for key in now if now[key] != earlier[key]]
+    return config or [key for key in now if key in earlier and now[key] != earlier[key]]

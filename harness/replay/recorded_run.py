@@ -12,6 +12,7 @@ from foundation.errors import UserError
 from foundation.registry import unknown_name
 from harness.models import loading
 from harness.models.loading import LoadedPair
+from harness.models.prompting import prompt_digest
 from harness.models.prompts import conversation, prompt_ids
 from harness.records.manifest import read_manifest
 from harness.records.rows import last_attempts, read_rows
@@ -108,7 +109,7 @@ class RecordedRun:
         """Return the prompt tokens of a row.
 
         Raises:
-            UserError: the data has changed since, or an earlier turn is missing.
+            UserError: data, template or tokenizer have changed since, or an earlier turn is missing.
         """
         answers = {
             other.turn: other.token_ids
@@ -123,9 +124,12 @@ class RecordedRun:
         tokenizer = self.loaded.models.tokenizer
         earlier = [tokenizer.decode(answers[turn], skip_special_tokens=True) for turn in range(row.turn)]
         messages = conversation(self.question(row.task, row.question_id).turns, earlier)
-        prompt = prompt_ids(tokenizer, self.pair.template, messages)
-        if len(prompt) != row.prompt_tokens:
-            raise UserError(f"{self.folder}: the prompt of {place} has changed since; restore the data it ran on")
+        prompt = prompt_ids(tokenizer, self.pair.template, messages, self.config.template_date)
+        if len(prompt) != row.prompt_tokens or row.prompt_sha256 not in (None, prompt_digest(prompt)):
+            raise UserError(
+                f"{self.folder}: the prompt of {place} has changed since; restore the data, chat template and "
+                "tokenizer that it ran with"
+            )
         return prompt
 
     def question(self, task: str, question_id: int) -> Question:

@@ -190,6 +190,7 @@ def _drafted(recorded: RecordedRun, spec: MethodSpec, profile: Profile, latency:
         drafted = list(rounds)
         changes: dict[str, Any] = {
             "key": hashlib.sha256(f"{row.key} {spec.model_dump_json()}".encode()).hexdigest()[:32],
+            "start": len(recorded.manifest.starts),
             "method": spec.name,
             "verdict": "unverified",
             "prefill": prefill,

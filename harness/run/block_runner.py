@@ -21,6 +21,7 @@ from harness.clocks.cost_model import retimed
 from harness.config.run_config import RunConfig
 from harness.models.gpus import gpu_uuids
 from harness.models.loading import LoadedPair
+from harness.models.prompting import prompt_digest
 from harness.models.prompts import conversation, prompt_ids
 from harness.records.schema import DECODING_KEYS, Row, TaskData
 from harness.records.verdicts import Verdict
@@ -153,7 +154,8 @@ class BlockRunner:
 
     def _prompt(self, block: Block, answers: Sequence[str]) -> list[int]:
         messages = conversation(block.question.turns, answers)
-        return prompt_ids(self._loaded.models.tokenizer, self._loaded.pair.template, messages)
+        tokenizer, template = self._loaded.models.tokenizer, self._loaded.pair.template
+        return prompt_ids(tokenizer, template, messages, self._config.template_date)
 
     def _params(self, block: Block, turn: int, max_new_tokens: int) -> DecodingParams:
         config = self._config
@@ -301,6 +303,7 @@ class BlockRunner:
             "repeat": block.repeat,
             "clock": config.clock,
             "prompt_tokens": None if prompt is None else len(prompt),
+            "prompt_sha256": None if prompt is None else prompt_digest(prompt),
         }
 
 

@@ -93,13 +93,16 @@ def execute(plan: Plan, *, progress: Bar, command: list[str]) -> Outcome:
 
 def _manifest(plan: Plan, loaded: LoadedPair, command: list[str]) -> Manifest:
     from harness.models.gpus import gpu_uuids
+    from harness.models.prompting import prompting_of
     from harness.records.provenance import this_start
 
+    tokenizer = loaded.models.tokenizer
     return Manifest(
         config=plan.config.model_copy(update={"methods": [spec.name for spec in plan.methods]}),
         pair=plan.pair,
         weights=loaded.weights,
         engines=loaded.engines,
+        prompting=prompting_of(tokenizer, plan.pair.template, loaded.eos_ids, plan.config.template_date),
         methods=plan.methods,
         traits={spec.name: MethodTraits.of(spec) for spec in plan.methods},
         tasks=plan.data,
@@ -129,7 +132,8 @@ def _run_blocks(
         runner.set_latency(store.latency)
         runner.warm_up(todo[0])
         for block in todo:
-            new = runner.run_block(block, attempts[block.id])
+            ran = runner.run_block(block, attempts[block.id])
+            new = [row.model_copy(update={"start": store.start}) for row in ran]
             store.append(new)
             rows += new
             advance(1, block.task)

@@ -19,6 +19,7 @@ SAMPLE = {
     "top_k": 40,
     "repetition_penalty": 1.2,
     "stop": ["END, now", "\n\n"],
+    "template_date": "2025-03-01",
     "dtype": "fp32",
     "repeats": 2,
     "steps": 3,

@@ -74,6 +74,7 @@ NO_TORCH = (
     "hardware_profiles",
     "harness.config",
     "harness.models.pair",
+    "harness.models.prompting",
     "harness.records",
     "harness.run.plan",
     "methods.artifacts",

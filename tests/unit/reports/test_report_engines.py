@@ -59,7 +59,10 @@ def test_a_table_names_engines_where_there_are_several_and_how_they_computed(row
     starts = [{"engines": {"target": "lean (products: onednn)"}}, {"engines": {"target": "lean (products: torch)"}}]
     facts = run_facts_of({"starts": starts})
 
-    assert facts.sources == ("target engine: lean (products: onednn), then lean (products: torch)",)
+    assert facts.sources == (
+        "target engine: lean (products: onednn), then lean (products: torch)",
+        "2 starts that differ: target engine; each row names its start",
+    )
     table, alone = (
         render_report(run_folder(some), "table") for some in (rows, [r for r in rows if r.engine == "lean"])
     )

@@ -1,5 +1,8 @@
+from datetime import date
+
 import pytest
 
+from harness.models.prompting import prompting_of
 from harness.models.prompts import conversation, prompt_ids
 from harness.models.toy import toy_tokenizer
 from methods.method import PromptError
@@ -48,7 +51,90 @@ def test_a_conversation_stops_at_the_turn_that_is_asked():
     assert [message["role"] for message in conversation(["a", "b"], ["x"])] == ["user", "assistant", "user"]
 
 
-@pytest.mark.parametrize("template", ["{{ raise_exception('system only') }}", "{{ broken", "{{ missing.key }}"])
+def dated(template):
+    tokenizer = toy_tokenizer()
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ strftime_now('%d %b %Y') }}",
+        "{% if strftime_now is defined %}{% set day = strftime_now('%d %b %Y') %}{% endif %}{{ day }}",
+        "{% macro today() %}{{ strftime_now('%d %b %Y') }}{% endmacro %}{{ today() }}",
+    ],
+)
+def test_a_template_sees_the_day_that_it_is_given_and_a_pinned_one_otherwise(template):
+    tokenizer = dated(template)
+
+    def text(*day):
+        return tokenizer.decode(prompt_ids(tokenizer, "chat", conversation(["Hi"], []), *day))
+
+    assert text() == "26 Jul 2024"
+    assert text(date(2025, 3, 1)) == "01 Mar 2025"
+
+
+@pytest.mark.parametrize("day", [date(2024, 7, 26), date(2025, 3, 1)])
+def test_a_date_is_written_as_the_templates_own_function_writes_it(day, monkeypatch):
+    from datetime import datetime
+
+    from transformers.utils import chat_template_utils
+
+    class Then(datetime):
+        @classmethod
+        def now(cls):
+            return datetime(day.year, day.month, day.day)
+
+    formats = ["%d %b %Y", "%-d %B, %Y", "%A %H:%M:%S", "100%% %%d", "%F %T %j", "%x %X %c", "'%y\"", ""]
+    calls = " ".join(
+        f"{{{{ strftime_now({text!r}) }}}}|{{{{ strftime_now(format={text!r})|upper }}}}" for text in formats
+    )
+    tokenizer = dated(f"\n {{% if strftime_now is defined %}}\n{calls}{{% endif %}}\n\n")
+    ours = tokenizer.decode(prompt_ids(tokenizer, "chat", conversation(["Hi"], []), day))
+    monkeypatch.setattr(chat_template_utils, "datetime", Then)
+    assert ours == tokenizer.apply_chat_template(conversation(["Hi"], []), tokenize=False)
+    assert str(day.year) in ours
+
+
+def test_what_prompts_depend_on_holds_the_day_only_where_the_template_asks_for_it():
+    def day(template):
+        return prompting_of(dated(template), "chat", [], date(2025, 3, 1)).template_date
+
+    assert day("{{ strftime_now('%Y') }}") == date(2025, 3, 1)
+    assert day("hi") is None
+    assert prompting_of(dated("{{ strftime_now('%Y') }}"), "chat", [], None).template_date == date(2024, 7, 26)
+    plain = prompting_of(dated("{{ strftime_now('%Y') }}"), "plain", [2, 1], None)
+    assert (plain.chat_template, plain.template_date, plain.eos_ids) == (None, None, [1, 2])
+
+
+def test_what_prompts_depend_on_tells_tokenizers_apart_by_what_they_do(tokenizer):
+    from tokenizers import pre_tokenizers
+
+    lower = toy_tokenizer()
+    lower.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    another_end = toy_tokenizer()
+    another_end.eos_token = another_end.convert_ids_to_tokens(7)
+    same, *others = (
+        prompting_of(one, "chat", [], None).tokenizer for one in (toy_tokenizer(), tokenizer, lower, another_end)
+    )
+    assert same == prompting_of(toy_tokenizer(), "chat", [], None).tokenizer
+    assert len({same, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ raise_exception('system only') }}",
+        "{{ broken",
+        "{{ missing.key }}",
+        "{% if tools|length > 0 %}x{% endif %}hi",
+        "{{ 1/0 }}",
+        "{{ messages[0]['content'] + 1 }}",
+        "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
+        "{{ '\\ud800' }}",
+    ],
+)
 def test_a_template_that_refuses_is_a_prompt_error(template):
     tokenizer = toy_tokenizer()
     tokenizer.chat_template = template
