@@ -46,3 +46,15 @@ def install(project, tmp_path, monkeypatch):
     for name in {*METHODS._objects} - {*before} - {*FAMILIES}:  # our own may have come in meanwhile, and stay
         del METHODS._objects[name]
     catalogue.cache_clear()
+
+
+@pytest.fixture
+def installed(install, tmp_path, monkeypatch):
+    """Install the package and work in a folder of the test's own."""
+    import torch
+
+    install()
+    threads = torch.get_num_threads()
+    monkeypatch.chdir(tmp_path)
+    yield
+    torch.set_num_threads(threads)

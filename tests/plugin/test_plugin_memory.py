@@ -11,20 +11,9 @@ from harness.records.rows import ROWS_FILE, last_attempts, read_rows
 from methods.facts import MethodFacts
 from treegraft.cli.main import invoke
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("installed")]
 
 LABEL = "keeps what it learnt from earlier questions (memory: run); its figures depend on the order of questions"
-
-
-@pytest.fixture(autouse=True)
-def own_folder(install, tmp_path, monkeypatch):
-    import torch
-
-    install()
-    threads = torch.get_num_threads()
-    monkeypatch.chdir(tmp_path)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

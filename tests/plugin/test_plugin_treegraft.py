@@ -11,22 +11,11 @@ from harness.records.rows import last_attempts, read_rows
 from methods.schedulers.scheduler import BoundedScheduler
 from treegraft.cli.main import invoke
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("installed")]
 
 WEIGHING = {"scheduler": "latency-normalized", "threshold": 1.0, "call_gain": 0.5}
 GRAFTED = {"name": "mine", "base": "grafted", **WEIGHING}
 TWIN = {"name": "twin", "base": "latency-normalized", "threshold": 1.0, "call_gain": 0.5}
-
-
-@pytest.fixture(autouse=True)
-def own_folder(install, tmp_path, monkeypatch):
-    import torch
-
-    install()
-    threads = torch.get_num_threads()
-    monkeypatch.chdir(tmp_path)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
