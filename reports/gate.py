@@ -49,6 +49,8 @@ class GateLine:
     """Prompts of either run that could not be compared."""
     marked: int
     """Rows timed under a disturbance: the method's and its baseline's, in both runs."""
+    repetition: int
+    """The method's answers in both runs that end in a cycle."""
     speedup_base: float | None
     """Speedup over the baseline in BASE, on the prompts compared; this and what derives from it null without any."""
     speedup_head: float | None
@@ -115,6 +117,7 @@ def gate_line(
         n=len(pairings),
         dropped=len({(row.task, row.question_id) for row in everyone}) - len(pairings),
         marked=sum(row.marked for row in everyone),
+        repetition=sum(row.repetitive for row in everyone if row.method == method and row.answered),
         speedup_base=_mean([before.log_speedup for before, _ in effects]),
         speedup_head=_mean([after.log_speedup for _, after in effects]),
         ratio=_mean(logs),

@@ -11,6 +11,7 @@ from foundation.errors import UserError
 from reports.columns import EMPTY, Column, Table, compared, table, value, with_interval
 from reports.compare import Comparison
 from reports.gate import GateLine
+from reports.repetition import CRITERION
 from reports.tables import github_grid, terminal_grid
 
 SCHEMA_VERSION = 1
@@ -113,11 +114,13 @@ def _tables(comparison: Comparison) -> list[Table]:
 
 
 def _context(comparison: Comparison) -> list[str]:
+    loops = [f"{line.method} {line.repetition}" for line in comparison.lines if line.repetition]
     parts = {
         "Not compared, for want of a prompt that both runs answered": comparison.not_compared,
         "Left out": comparison.left_out,
         "Also differs": comparison.changes,
         "Embedded questions": comparison.embedded,
+        f"Answers of both runs that {CRITERION} (mark repetition)": loops,
         "Times": comparison.modelled,
     }
     return [f"{title}: {'; '.join(texts)}." for title, texts in parts.items() if texts]
