@@ -45,7 +45,7 @@ class Comparison:
     """Why nothing could be compared."""
     lines: list[GateLine]
     not_compared: list[str]
-    """Methods of both runs without a prompt that both answered."""
+    """Methods of both runs without a prompt that both answered, and without a fault of HEAD's that is why."""
     left_out: list[str]
     """Methods, tasks and clocks of one run alone, and methods that cannot be timed."""
     changes: list[str]
@@ -58,7 +58,7 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         """0 every method is inside the margin, 1 one is not or could not be compared, 3 nothing comparable."""
-        if self.obstacles or not self.lines:
+        if self.obstacles:
             return 3
         return int(bool(self.not_compared) or any(line.verdict != "ok" for line in self.lines))
 
@@ -122,10 +122,12 @@ def compare(
         sides = [_read(run, mode, methods, own) for run, own in zip((base, head), retime or (None, None), strict=True)]
     for run, manifest, side in zip((base, head), manifests, sides, strict=True):
         check_rows(side.rows, manifest, run, retimed=retime is not None)
-    names, left_out = _named(sides, methods)
+    names, left_out = _named(sides, methods, {*manifests[1].specs})
     left_out += [f"method {name}: {why}" for name, why in sorted({**sides[0].blind, **sides[1].blind}.items())]
     tasks, clocks = ([{getattr(row, kind) for row in side.rows} for side in sides] for kind in ("task", "clock"))
     left_out += [*_alone("task", *tasks), *_alone("clock", *clocks)]
+    if reasons := _nothing_shared(sides, names):
+        return replace(outcome, obstacles=reasons, left_out=left_out)
     lines = []
     for clock in sorted(clocks[0] & clocks[1]):
         of_clock = [[x for x in side.rows if x.clock == clock and x.task in tasks[0] & tasks[1]] for side in sides]
@@ -176,9 +178,13 @@ def _read(run: Path, mode: Mode, methods: Sequence[str] | None, retime: Retiming
     return _Side(rows, blind)
 
 
-def _named(sides: Sequence[_Side], given: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Return the methods to compare, and a line for each that only one run has."""
+def _named(sides: Sequence[_Side], given: Sequence[str] | None, promised: set[str]) -> tuple[list[str], list[str]]:
+    """Return the methods to compare, and a line for each that only one run has.
+
+    A method that HEAD's manifest promises is HEAD's without a single row, too: its answers are missing.
+    """
     base, head = ({row.method for row in side.rows} for side in sides)
+    head |= (base & promised) - sides[1].blind.keys()
     baselines = {row.method for side in sides for row in side.rows if row.is_baseline}
     if given is None:
         return sorted((base & head) - baselines), _alone("method", base, head)
@@ -189,6 +195,18 @@ def _named(sides: Sequence[_Side], given: Sequence[str] | None) -> tuple[list[st
     for name in baselines.intersection(given):
         raise UserError(f"--methods {name}: the baseline has nothing to be compared with; leave it out")
     return sorted({*given}), []
+
+
+def _nothing_shared(sides: Sequence[_Side], names: Sequence[str]) -> list[str]:
+    """Return why rows of comparable runs cannot be compared, one line a reason; empty where they can."""
+    lines = [] if names else ["no method beside baselines is in both runs and can be timed"]
+    base, head = ({row.clock for row in side.rows} for side in sides)
+    if not base & head:
+        lines.append(f"no clock in common: {', '.join(sorted(base))} and {', '.join(sorted(head))}")
+    prompts = [{(row.task, row.question_id) for row in side.rows} for side in sides]
+    if not prompts[0] & prompts[1]:
+        lines.append("no prompt in common: no question has rows in both runs")
+    return lines
 
 
 def _alone(kind: str, base: set[str], head: set[str]) -> list[str]:
@@ -202,8 +220,9 @@ def _lines(base: list[Tally], head: list[Tally], names: Sequence[str], mode: Mod
     for name in names:
         old, new = ({one.prompt: one for one in pairings.get(name, [])} for pairings in (before, after))
         shared = [(old[prompt], new[prompt]) for prompt in sorted(old.keys() & new.keys())]
-        if shared:
-            pair = {name, shared[0][0].against}
-            sides = [[row for row in rows if row.method in pair] for rows in (base, head)]
-            lines.append(gate_line(sides[0], sides[1], shared, mode, margin))
+        own = {row.baseline for row in (*base, *head) if row.method == name} | {name}
+        sides = [[row for row in rows if row.method in own] for rows in (base, head)]
+        line = gate_line(name, sides[0], sides[1], shared, mode, margin)
+        if line is not None:
+            lines.append(line)
     return lines

@@ -49,17 +49,19 @@ class GateLine:
     """Prompts of either run that could not be compared."""
     marked: int
     """Rows timed under a disturbance: the method's and its baseline's, in both runs."""
-    speedup_base: float
-    """Speedup over the baseline in BASE, on the prompts compared."""
-    speedup_head: float
+    repetition: int
+    """The method's answers in both runs that end in a cycle."""
+    speedup_base: float | None
+    """Speedup over the baseline in BASE, on the prompts compared; this and what derives from it null without any."""
+    speedup_head: float | None
     """The same in HEAD."""
-    ratio: float
+    ratio: float | None
     """Geometric mean over prompts of the speedup in HEAD over the speedup in BASE."""
     low: float | None
     """One-sided 95% lower bound of the ratio; null in replay, which draws nothing, and below 2 prompts."""
     high: float | None
     """One-sided 95% upper bound."""
-    raw_ratio: float
+    raw_ratio: float | None
     """Decode time per token in BASE over HEAD: context alone, the machine's drift is in it."""
     tokens_per_round_base: float | None
     """τ in BASE."""
@@ -72,17 +74,26 @@ class GateLine:
 
 
 def gate_line(
-    base: Sequence[Tally], head: Sequence[Tally], pairings: Sequence[tuple[Pairing, Pairing]], mode: Mode, margin: float
-) -> GateLine:
-    """Return a method's line.
+    method: str,
+    base: Sequence[Tally],
+    head: Sequence[Tally],
+    pairings: Sequence[tuple[Pairing, Pairing]],
+    mode: Mode,
+    margin: float,
+) -> GateLine | None:
+    """Return a method's line; None without a prompt to compare, unless that is a fault of HEAD's.
 
     Args:
+        method: its name.
         base: the method's and the baseline's rows in BASE, of one clock.
         head: the same in HEAD.
-        pairings: each prompt that both runs answered, in BASE and in HEAD; at least one.
+        pairings: each prompt that both runs answered, in BASE and in HEAD.
         mode: `wall` for measured times, `replay` for modelled ones.
         margin: largest accepted loss, as a fraction.
     """
+    faults = _faults(method, base, head)
+    if not (pairings or faults):
+        return None
     effects = [(prompt_effect(before), prompt_effect(after)) for before, after in pairings]
     logs = [after.log_speedup - before.log_speedup for before, after in effects]
     strata = [before.prompt[0] for before, _ in effects]
@@ -91,33 +102,37 @@ def gate_line(
         by_task[task].append(log)
     low, high = (None if mode == "replay" else bootstrap_interval(by_task, BOUNDS)) or (None, None)
     tokens = [_tokens_per_round([side[place] for side in pairings]) for place in (0, 1)]
-    ratio = geometric_mean(logs)
     verdict: GateVerdict
-    if faults := _faults(base, head):
+    if faults:
         verdict, reason = "regression", ", ".join(faults)
     elif mode == "replay":
-        verdict, reason = _exact_verdict(ratio, tokens, margin)
+        verdict, reason = _exact_verdict(geometric_mean(logs), tokens, margin)
     else:
         verdict, reason = _verdict(logs, strata, low, high, margin)
     everyone = [*base, *head]
     return GateLine(
         clock=everyone[0].clock,
         timing=timing_label(everyone[0].clock),
-        method=next(row.method for row in everyone if not row.is_baseline),
+        method=method,
         n=len(pairings),
         dropped=len({(row.task, row.question_id) for row in everyone}) - len(pairings),
         marked=sum(row.marked for row in everyone),
-        speedup_base=geometric_mean([before.log_speedup for before, _ in effects]),
-        speedup_head=geometric_mean([after.log_speedup for _, after in effects]),
-        ratio=ratio,
+        repetition=sum(row.repetitive for row in everyone if row.method == method and row.answered),
+        speedup_base=_mean([before.log_speedup for before, _ in effects]),
+        speedup_head=_mean([after.log_speedup for _, after in effects]),
+        ratio=_mean(logs),
         low=low,
         high=high,
-        raw_ratio=geometric_mean([math.log(after.tokens_per_s / before.tokens_per_s) for before, after in effects]),
+        raw_ratio=_mean([math.log(after.tokens_per_s / before.tokens_per_s) for before, after in effects]),
         tokens_per_round_base=tokens[0],
         tokens_per_round_head=tokens[1],
         verdict=verdict,
         reason=reason,
     )
+
+
+def _mean(logs: Sequence[float]) -> float | None:
+    return geometric_mean(logs) if logs else None
 
 
 def _tokens_per_round(pairings: Sequence[Pairing]) -> float | None:
@@ -126,14 +141,13 @@ def _tokens_per_round(pairings: Sequence[Pairing]) -> float | None:
     return rate
 
 
-def _faults(base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:
+def _faults(method: str, base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:
     """Return faults that no speed makes up for: answers lost or changed in HEAD."""
-    answered = {(row.task, row.question_id, row.turn) for row in base if not row.is_baseline and row.answered}
-    own = [row for row in head if not row.is_baseline]
-    present = {(row.task, row.question_id, row.turn) for row in own}
-    expected = {(row.task, row.question_id, row.turn) for row in head if row.is_baseline}
-    missing = len((answered & expected) - present)
-    failed = sum(not row.answered and (row.task, row.question_id, row.turn) in answered for row in own)
+    answered = {_place(row) for row in base if row.method == method and row.answered}
+    own = [row for row in head if row.method == method]
+    expected = {_place(row) for row in head if row.method != method}
+    missing = len((answered & expected) - {_place(row) for row in own})
+    failed = sum(not row.answered and _place(row) in answered for row in own)
     different = sum(row.answered and (row.verdict == "different" or row.flaw == NOT_IDENTICAL) for row in own)
     counts = {
         "answers of BASE failed in HEAD": failed,
@@ -141,6 +155,10 @@ def _faults(base: Sequence[Tally], head: Sequence[Tally]) -> list[str]:
         "answers of HEAD are not the baseline's": different,
     }
     return [f"{count} {fault}" for fault, count in counts.items() if count]
+
+
+def _place(row: Tally) -> tuple[str, int, int]:
+    return row.task, row.question_id, row.turn
 
 
 def _exact_verdict(ratio: float, tokens: Sequence[float | None], margin: float) -> tuple[GateVerdict, str]:

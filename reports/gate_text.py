@@ -11,6 +11,7 @@ from foundation.errors import UserError
 from reports.columns import EMPTY, Column, Table, compared, table, value, with_interval
 from reports.compare import Comparison
 from reports.gate import GateLine
+from reports.repetition import CRITERION
 from reports.tables import github_grid, terminal_grid
 
 SCHEMA_VERSION = 1
@@ -28,11 +29,10 @@ COLUMNS: tuple[Column[GateLine], ...] = (
     Column("n", lambda line: compared(line.n, line.dropped)),
     Column("verdict", lambda line: f"{line.verdict}: {line.reason}" if line.reason else line.verdict),
 )
-CONCLUSIONS = {
-    0: "PASS: every method is inside the margin.",
-    1: "FAIL: not every method is inside the margin.",
-    3: "NOTHING COMPARABLE.",
-}
+PASS = "PASS: every method is inside the margin."
+INCONCLUSIVE = "INCONCLUSIVE: too few prompts to tell whether every method is inside the margin."
+FAIL = "FAIL: not every method is inside the margin."
+NOTHING = "NOTHING COMPARABLE."
 LEGEND = (
     "BASE, HEAD: speedup over the baseline of the same run, geometric mean over the prompts compared.",
     "ratio: of the two, HEAD ÷ BASE, paired by prompt; below 1 HEAD is slower. bounds: one-sided 95% each, stratified "
@@ -99,7 +99,10 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {"table": _table, "markdown": 
 
 def _conclusion(comparison: Comparison) -> str:
     margin = f"(mode {comparison.mode}, margin {100 * comparison.margin:g}%)"
-    return f"{CONCLUSIONS[comparison.exit_code]} {margin}"
+    if comparison.exit_code == 1:
+        untold = all(line.verdict != "regression" for line in comparison.lines) and not comparison.not_compared
+        return f"{INCONCLUSIVE if untold else FAIL} {margin}"
+    return f"{NOTHING if comparison.obstacles else PASS} {margin}"
 
 
 def _tables(comparison: Comparison) -> list[Table]:
@@ -111,11 +114,13 @@ def _tables(comparison: Comparison) -> list[Table]:
 
 
 def _context(comparison: Comparison) -> list[str]:
+    loops = [f"{line.method} {line.repetition}" for line in comparison.lines if line.repetition]
     parts = {
         "Not compared, for want of a prompt that both runs answered": comparison.not_compared,
         "Left out": comparison.left_out,
         "Also differs": comparison.changes,
         "Embedded questions": comparison.embedded,
+        f"Answers of both runs that {CRITERION} (mark repetition)": loops,
         "Times": comparison.modelled,
     }
     return [f"{title}: {'; '.join(texts)}." for title, texts in parts.items() if texts]

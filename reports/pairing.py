@@ -50,6 +50,11 @@ class Pairing:
         """Name of the baseline."""
         return self.method[0].turns[0].baseline
 
+    @property
+    def repetitive(self) -> bool:
+        """Whether an answer of either side ends in a cycle."""
+        return any(row.repetitive for answers in (*self.baseline, *self.method) for row in answers.turns)
+
 
 def turns_of(rows: Iterable[Tally]) -> dict[PromptId, set[int]]:
     """Return the turns of each prompt in any row: those of a whole conversation."""

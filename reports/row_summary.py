@@ -12,6 +12,7 @@ from harness.records.rows import last_attempts
 from harness.records.schema import EdgeTally, Row, Spans
 from harness.records.verdicts import Verdict
 from reports.gpu_use import GpuUse, gpu_use
+from reports.repetition import ends_in_cycle
 from reports.row_validation import BASELINE, NOT_IDENTICAL, contradiction
 
 SPANS_TOLERANCE = 0.02
@@ -42,6 +43,8 @@ class Tally:
     """A missing one counts as unverified."""
     marked: bool
     """Whether it was timed under a disturbance."""
+    repetitive: bool
+    """Whether the answer ends in a cycle; computed here, so that older rows are marked by the same rule."""
     committed: int
     timed_tokens: int
     decode_s: float
@@ -102,6 +105,7 @@ def tally(row: Row) -> Tally:
         answered=row.status == "ok",
         verdict=row.verdict or "unverified",
         marked=bool(row.marks),
+        repetitive=ends_in_cycle(row.token_ids),
         committed=row.committed,
         timed_tokens=row.timed_tokens,
         decode_s=row.decode_s or 0.0,

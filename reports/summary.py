@@ -13,6 +13,7 @@ from harness.records.verdicts import COUNTED, Verdict
 from reports.decomposition import Factor, decompose
 from reports.pairing import BASELINE, Pairing, pair_with_baseline, turns_of
 from reports.rates import pooled_rates
+from reports.repetition import CRITERION
 from reports.row_summary import Tally
 from reports.run_facts import RunFacts
 from reports.statistics import (
@@ -112,6 +113,12 @@ class SummaryLine:
     """Answered rows that were timed under a disturbance."""
     unrated: int
     """Answered rows without a rate: no timed token, no possible time, or numbers that contradict each other."""
+    repetition: int
+    """Answered rows that end in a cycle."""
+    n_without_repetition: int
+    """Prompts compared of which no answer ends in a cycle, the baseline's included."""
+    speedup_without_repetition: float | None
+    """The speedup on those alone."""
     factors: tuple[Factor, ...] | None
     """Factors of the speedup, in the widest scope of a clock and pair; null elsewhere and for external baselines."""
     notes: tuple[str, ...]
@@ -229,6 +236,7 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
     answered = [row for row in own if row.answered]
     verdicts = Counter(row.verdict for row in answered)
     prompts = {(row.task, row.question_id) for row in (*baseline, *own)}
+    plain = [effect.log_speedup for pairing, effect in compared if not pairing.repetitive]
     line = SummaryLine(
         clock=own[0].clock,
         timing=timing_label(own[0].clock),
@@ -246,6 +254,9 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
         failed=len(own) - len(answered),
         marked=sum(row.marked for row in answered),
         unrated=sum(not row.is_rated for row in answered),
+        repetition=sum(row.repetitive for row in answered),
+        n_without_repetition=len(plain),
+        speedup_without_repetition=geometric_mean(plain) if plain else None,
         p_holm=None,
         p_bh=None,
         factors=None,
@@ -279,6 +290,8 @@ def _effects(compared: list[Compared], *, is_baseline: bool) -> dict[str, Any]:
 
 def _notes(line: SummaryLine, flaws: Counter[str]) -> tuple[str, ...]:
     notes = []
+    if line.repetition or line.n_without_repetition < line.n:
+        notes.append(_repetition_note(line))
     if line.missing:
         notes.append(f"questions of the manifest without a row, the run unfinished or its file cut: {line.missing}")
     if not line.n and not line.is_baseline:
@@ -295,6 +308,16 @@ def _notes(line: SummaryLine, flaws: Counter[str]) -> tuple[str, ...]:
     elif not line.is_baseline and line.n < MIN_PROMPTS_TEST:
         notes.append(f"fewer than {MIN_PROMPTS_TEST} prompts: the interval covers less than 95%")
     return tuple(notes)
+
+
+def _repetition_note(line: SummaryLine) -> str:
+    note = f"answers that {CRITERION} (mark repetition): {line.repetition}"
+    if line.is_baseline or line.speedup is None:
+        return note
+    if line.speedup_without_repetition is None:
+        return f"{note}; speedup {line.speedup:.2f}, and no prompt without them"
+    without = f"{line.speedup_without_repetition:.2f} without their prompts (n {line.n_without_repetition})"
+    return f"{note}; speedup {line.speedup:.2f}, {without}"
 
 
 def _adjust(lines: list[SummaryLine]) -> list[SummaryLine]:

@@ -19,6 +19,8 @@ class Decoder(Protocol):
 class Stopper:
     """Cuts new tokens at the first end-of-sequence token, completed stop string or length limit.
 
+    What a token costs does not grow with the answer: stop strings are looked for in a tail as long as the longest.
+
     Raises:
         ValueError: stop strings without a `decoder`, the tokenizer.
     """
@@ -47,6 +49,6 @@ class Stopper:
     def _completes_stop(self, committed: Sequence[int], kept: list[int]) -> bool:
         if not self._params.stop or self._decoder is None:
             return False
-        tail = [*committed[-self._tail :], *kept][-self._tail :]
+        tail = [*committed[-self._tail :], *kept[-self._tail :]][-self._tail :]
         text = self._decoder.decode(tail)
         return any(stop in text for stop in self._params.stop)

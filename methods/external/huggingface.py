@@ -48,26 +48,37 @@ class _ForwardCounter:
 class _EndRule(StoppingCriteria):
     """Our end-of-answer rule, so that an external baseline stops where every method stops.
 
-    It also records how many tokens the first forward yielded: several, if that forward carried a draft.
+    Each call reads the new tokens alone, and the seconds that it takes are kept apart: they are ours, not the peer's.
     """
 
     def __init__(self, stopper: Stopper, prompt_tokens: int) -> None:
         self._stopper = stopper
         self._prompt_tokens = prompt_tokens
+        self.token_ids: list[int] = []
+        """The answer so far, cut where it ends."""
+        self.finish: Finish | None = None
+        """Why it ended."""
         self.first_tokens = 0
+        """How many tokens the first forward yielded: several, if that forward carried a draft."""
+        self.seconds = 0.0
+        """What the rule itself took, without the wait for the device."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
-        new = input_ids[0, self._prompt_tokens :].tolist()
-        self.first_tokens = self.first_tokens or len(new)
-        ended = self._stopper.cut([], new)[1] is not None
-        return torch.full((input_ids.shape[0],), ended, device=input_ids.device, dtype=torch.bool)
+        new = input_ids[0, self._prompt_tokens + len(self.token_ids) :].tolist()  # waits for the peer's forward
+        started = perf_counter()
+        kept, self.finish = self._stopper.cut(self.token_ids, new)
+        self.token_ids += kept
+        self.first_tokens = self.first_tokens or len(kept)
+        done = torch.full((input_ids.shape[0],), self.finish is not None, device=input_ids.device, dtype=torch.bool)
+        self.seconds += perf_counter() - started
+        return done
 
 
 @register_method("hf-generate")
 class HuggingFaceGenerate(Method):
     """`generate`, plain or with prompt look-up by `options`; its rounds and spans are null.
 
-    Its first forward is prefill, whose tokens are excluded from tokens/s.
+    Its first forward is prefill, whose tokens are excluded from tokens/s; our end rule is outside its decode time.
     """
 
     facts = FACTS["hf-generate"]
@@ -85,9 +96,8 @@ class HuggingFaceGenerate(Method):
         """Decode one prompt; see `Method.generate`."""
         self.check_prompt(prompt_ids, params)
         target = self.models.target
-        stopper = Stopper(params, self.models.tokenizer)
         inputs = torch.tensor([list(prompt_ids)], device=target.device)
-        end_rule = _EndRule(stopper, len(prompt_ids))
+        end_rule = _EndRule(Stopper(params, self.models.tokenizer), len(prompt_ids))
         torch.manual_seed(params.draw_seed(0))
         with (
             _config_of(target.model, GenerationConfig()),
@@ -96,7 +106,7 @@ class HuggingFaceGenerate(Method):
         ):
             target.synchronise()
             started = perf_counter()
-            output = cast("Any", target.model).generate(
+            cast("Any", target.model).generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),
                 generation_config=self._config(params),
@@ -105,16 +115,15 @@ class HuggingFaceGenerate(Method):
             )
             target.synchronise()
             ended = perf_counter()
-        token_ids, finish = stopper.cut([], output[0, len(prompt_ids) :].tolist())
         return Generation(
-            token_ids=token_ids,
-            finish=_finished(finish),
+            token_ids=end_rule.token_ids,
+            finish=_finished(end_rule.finish),
             rounds=None,
             prefill=[Forward("target", None, counter.tokens[0], 0)],
             prefill_s=counter.first_ended - started,
-            decode_s=ended - counter.first_ended,
+            decode_s=ended - counter.first_ended - end_rule.seconds,
             spans=None,
-            prefill_tokens=min(end_rule.first_tokens, len(token_ids)),
+            prefill_tokens=end_rule.first_tokens,
             decode_forwards=len(counter.tokens) - 1,
         )
 

@@ -208,10 +208,14 @@ def test_runs_without_a_task_in_common_have_nothing_comparable(session):
     assert comparison.obstacles == ["no task in common: a, b and c, d"]
 
 
-def test_what_one_run_has_alone_is_left_out_in_sight(session, written):
+def without(content, *names):
+    return {**content, "methods": [one for one in content["methods"] if one["name"] not in names]}
+
+
+def test_what_one_run_has_alone_is_left_out_in_sight(session, written, manifest):
     base = session("base", 1, tasks="abc")
     rows = [one for one in read_rows(session("whole", 2, tasks="bcd")) if one.method != "chain"]
-    head = written("head", rows)
+    head = written("head", rows, without(manifest(), "chain"))
     comparison = compare(base, head)
     assert [line.method for line in comparison.lines] == ["tree"]
     assert comparison.left_out == ["method chain: in BASE alone", "task a: in BASE alone", "task d: in HEAD alone"]
@@ -259,14 +263,88 @@ def test_a_method_cannot_pass_by_rows_that_were_removed(session, written):
     assert (comparison.exit_code, line_of(comparison, "chain").verdict) == (1, "ok")
 
 
-def test_a_method_that_answered_nothing_keeps_the_gate_from_passing(session, written, failed):
-    base = session("base", 1)
-    rows = [failed("tree", one.question_id, task=one.task) if one.method == "tree" else one for one in read_rows(base)]
-    comparison = compare(base, written("head", rows))
+def of_tree(row, change):
+    """A tree method's row as `change` makes it, None where there is to be none; other rows as they are."""
+    return change(row) if row.method == "tree" else row
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        ("failed", "12 answers of BASE failed in HEAD"),
+        ("missing", "12 answers of BASE are missing in HEAD, beside its baseline's"),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_method_whose_every_answer_was_lost_is_a_regression(session, written, failed, loss, reason, alone):
+    base = session("base", 1, prompts=2)
+    change = (lambda one: failed("tree", one.question_id, task=one.task)) if loss == "failed" else lambda one: None
+    rows = [of_tree(one, change) for one in read_rows(base)]
+    head = written("head", [one for one in rows if one is not None])
+    comparison = compare(base, head, methods=["tree"] if alone else None)
+    line = line_of(comparison)
+    assert (comparison.exit_code, line.verdict, line.reason) == (1, "regression", reason)
+    assert (line.n, line.dropped, line.ratio, line.speedup_base, line.raw_ratio) == (0, 12, None, None, None)
+    assert (comparison.not_compared, comparison.left_out) == ([], [])
+    for format in FORMATS:
+        text = render_comparison(comparison, format)
+        assert "FAIL" in text
+        assert "regression" in text
+    assert reason in text  # JSON, the last, folds no line
+
+
+def test_a_method_that_neither_run_answered_keeps_the_gate_from_passing(session, written, failed):
+    rows = list(read_rows(session("whole", 1)))
+    rows = [of_tree(one, lambda one: failed("tree", one.question_id, task=one.task)) for one in rows]
+    head = written("head", rows)
+    comparison = compare(head, head)
     assert (comparison.exit_code, comparison.not_compared) == (1, ["tree"])
+    assert "FAIL" in render_comparison(comparison, "table")
     assert line_of(comparison, "chain").verdict == "ok"
-    alone = compare(base, written("head", rows), methods=["tree"])
-    assert alone.exit_code == 3
+    assert compare(head, head, methods=["tree"]).exit_code == 1
+
+
+def test_methods_that_head_was_not_asked_for_are_no_regression(session, written, manifest):
+    base = session("base", 1, prompts=2)
+    baseline = [one for one in read_rows(base) if one.method == "autoregressive"]
+    head = written("head", baseline, without(manifest(), "tree", "chain"))
+    comparison = compare(base, head)
+    assert (comparison.exit_code, comparison.lines) == (3, [])
+    assert comparison.obstacles == ["no method beside baselines is in both runs and can be timed"]
+    assert comparison.left_out == ["method chain: in BASE alone", "method tree: in BASE alone"]
+    with pytest.raises(UserError, match="--methods: HEAD: unknown method 'tree'"):
+        compare(base, head, methods=["tree"])
+
+
+def test_runs_of_other_questions_have_nothing_comparable_and_say_so(session, written):
+    rows = list(read_rows(session("whole", 1, tasks="a", prompts=4)))
+    halves = [written(name, [r for r in rows if r.question_id // 2 == half]) for half, name in enumerate(("b", "h"))]
+    comparison = compare(*halves)
+    assert comparison.exit_code == 3
+    assert comparison.obstacles == ["no prompt in common: no question has rows in both runs"]
+    for format in FORMATS:
+        assert "no prompt in common" in render_comparison(comparison, format)
+
+
+def test_runs_of_other_clocks_have_nothing_comparable_and_say_so(rounds_run, written, manifest, flat):
+    base = rounds_run("base", 3, clock="profile:flat")
+    rows = [one.model_copy(update={"clock": "profile:steep"}) for one in read_rows(base)]
+    head = written("head", rows, manifest(profile={**flat, "name": "steep"}))
+    clocks = compare(base, head, mode="replay", retime=(Retiming(lambda one: one, ""),) * 2)
+    assert (clocks.exit_code, clocks.obstacles) == (3, ["no clock in common: profile:flat and profile:steep"])
+
+
+def test_equal_runs_of_too_few_prompts_are_called_inconclusive_and_do_not_pass(session, written):
+    base = session("base", 1, tasks="a", prompts=2)
+    comparison = compare(base, base)
+    assert comparison.exit_code == 1
+    for format in FORMATS:
+        text = render_comparison(comparison, format)
+        assert "INCONCLUSIVE: too few prompts to tell whether every method is inside the margin." in text
+        assert "FAIL" not in text
+    rows = list(read_rows(base))
+    other = [of_tree(one, lambda one: one.model_copy(update={"verdict": "different"})) for one in rows]
+    assert "FAIL" in render_comparison(compare(base, written("head", other)), "table")
 
 
 def test_settings_code_and_versions_that_changed_are_told(session):

@@ -119,7 +119,7 @@ def test_the_columns_of_csv_keep_their_names_and_order(run_folder, rows):
         "clock,timing,pair,task,method,engine,baseline,n,dropped,missing,speedup,ci_low,ci_high,total_ratio,e2e_ratio,"
         "accepted_per_round,tokens_per_round,tokens_per_s,calls_per_round,tokens_per_call,call_rates,by_middle_pct,"
         "p,p_holm,p_bh,rank_biserial,small_pct,middle_pct,scheduler_pct,verify_pct,other_pct,"
-        f"{','.join(COUNTED)},failed,marked,unrated,notes"
+        f"{','.join(COUNTED)},failed,marked,unrated,repetition,n_without_repetition,speedup_without_repetition,notes"
     )
 
 
