@@ -81,6 +81,8 @@ class Pair(StrictModel):
     """Error of methods that need a middle drafter, where there is none."""
     template: Literal["chat", "plain"] = "chat"
     """The tokenizer's chat template, or the bare text of the turns."""
+    weights: Literal["dequantised", "as-stored"] = "dequantised"
+    """`as-stored` keeps the 4-bit weights of the target's GGUF file (Q4_0, Q4_1): few bytes, and a model of its own."""
     dtype: Literal["bf16", "fp32"] = "bf16"
     """Floating-point type unless a run says otherwise."""
     attention: Literal["sdpa", "eager"] = "sdpa"
@@ -96,6 +98,8 @@ class Pair(StrictModel):
     def _target_stands_alone(self) -> Self:
         if self.target.is_derived:
             raise ValueError("target: cannot be made of a target; give hub, path, gguf, package or toy")
+        if self.weights == "as-stored" and not self.target.is_gguf:
+            raise ValueError("weights: as-stored needs a target from a GGUF file; give gguf, or package and file")
         return self
 
 
