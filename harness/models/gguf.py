@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_model
@@ -72,11 +73,16 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def gguf_tokenizer(gguf: Path) -> Any:
+    """Return a GGUF file's tokenizer."""
+    return AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+
+
 def _convert(gguf: Path, folder: Path) -> None:
     try:
         with quiet_transformers(), redirect_stderr(io.StringIO()):  # a bar of tqdm's own
             model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            tokenizer = gguf_tokenizer(gguf)
     except Exception as error:  # a broken file can raise anything
         reason = " ".join(str(error).split())
         raise UserError(f"{gguf}: transformers cannot read it ({reason}); give another GGUF file") from error

@@ -18,8 +18,9 @@ from foundation.digests import file_digest, files_digest, tensors_digest
 from foundation.errors import UserError
 from hardware_profiles.cpu import allowed_cores, over_quota
 from harness.models.distilled import WEIGHTS, load_distilled
-from harness.models.gguf import dequantised, quiet_transformers
+from harness.models.gguf import dequantised, gguf_tokenizer, quiet_transformers
 from harness.models.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
+from harness.models.prompts import split_markers
 from harness.models.shared_layers import sharing_layers
 from harness.models.toy import toy_model, toy_tokenizer
 from methods.core.engines import EngineChoice, EngineName
@@ -80,6 +81,8 @@ def load_pair(
         raise UserError(
             f"pair {pair.name}: the tokenizer has no chat template; set template: plain in a pair's YAML file"
         )
+    if pair.template == "chat":
+        refuse_split_markers(tokenizer, pair)
     origins = {"target": weights}
     engines = Engines(engine, ready(target, target_device))
     drafters: dict[str, TreeModel] = {}
@@ -108,6 +111,21 @@ def load_pair(
     )
     _check_one_device(models, pair)
     return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)
+
+
+def refuse_split_markers(tokenizer: Any, pair: Pair) -> None:
+    """Raise UserError where the tokenizer splits markers of its chat template: the model would read other words."""
+    split = split_markers(tokenizer)
+    if split:
+        raise UserError(
+            f"pair {pair.name}: the tokenizer splits {', '.join(split[:3])} of its chat template into pieces; give the "
+            "model's own tokenizer (a folder in Hugging Face's layout), or set template: plain in a pair's YAML file"
+        )
+
+
+def gguf_tokenizer_of(pair: Pair) -> Any:
+    """Return the tokenizer of a target that is a GGUF file, without its weights, or the toy's."""
+    return toy_tokenizer() if pair.target.toy is not None else gguf_tokenizer(_gguf_file(pair.target, pair))
 
 
 def _wrapped(model: PreTrainedModel, engines: Engines) -> TreeModel:

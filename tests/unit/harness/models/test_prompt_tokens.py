@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 
 from harness.models.prompting import prompting_of
-from harness.models.prompts import conversation, prompt_ids
+from harness.models.prompts import conversation, prompt_ids, split_markers
 from harness.models.toy import toy_tokenizer
 from methods.method import PromptError
 
@@ -140,3 +140,26 @@ def test_a_template_that_refuses_is_a_prompt_error(template):
     tokenizer.chat_template = template
     with pytest.raises(PromptError, match="chat template refuses"):
         prompt_ids(tokenizer, "chat", conversation(["Hi"], []))
+
+
+def marked(*, whole):
+    """A tokenizer with the markers of its template in its vocabulary, as tokens of their own or as text."""
+    from tokenizers import AddedToken, models
+
+    tokenizer, markers = toy_tokenizer(), ["<|user|>", "<|assistant|>"]
+    tokenizer.chat_template = "{% for one in messages %}<|{{ one.role }}|>{{ one.content }}<|end|>[b]{% endfor %}"
+    if whole:
+        tokenizer.add_tokens([AddedToken(marker, special=True, normalized=False) for marker in markers])
+    else:
+        vocabulary = {**tokenizer.get_vocab(), **{marker: 257 + place for place, marker in enumerate(markers)}}
+        tokenizer.backend_tokenizer.model = models.BPE(vocab=vocabulary, merges=[])
+    assert {*markers} < {*tokenizer.get_vocab()}
+    return tokenizer
+
+
+def test_a_tokenizer_that_takes_markers_of_its_template_to_pieces_is_found_out():
+    assert split_markers(marked(whole=False)) == ["<|assistant|>", "<|user|>"]
+
+    assert split_markers(marked(whole=True)) == []
+    assert split_markers(toy_tokenizer()) == []
+    assert split_markers(dated("{{ raise_exception('system only') }}")) == []
