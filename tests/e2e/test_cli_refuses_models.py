@@ -81,7 +81,7 @@ def test_a_tokenizer_without_a_chat_template_is_refused_unless_the_pair_is_plain
     line = refused(*RUN, "./model")
     assert "no chat template" in line
     assert "template: plain" in line
-    (tmp_path / "own.yaml").write_text("target: {path: ./model}\ntemplate: plain\n")
+    (tmp_path / "own.yaml").write_text("target: {path: ./model}\ntemplate: plain\ndtype: fp32\n")
     assert treegraft(*RUN, "own.yaml", "--max-new-tokens", "4").code == 0
 
 
