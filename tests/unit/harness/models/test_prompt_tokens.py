@@ -163,3 +163,25 @@ def test_a_tokenizer_that_takes_markers_of_its_template_to_pieces_is_found_out()
     assert split_markers(marked(whole=True)) == []
     assert split_markers(toy_tokenizer()) == []
     assert split_markers(dated("{{ raise_exception('system only') }}")) == []
+
+
+ESCAPES = {
+    "an attribute of Python's own": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "a function's globals": "{{ raise_exception.__globals__['sys'] }}",
+    "the globals of a class that is always there": "{{ cycler.__init__.__globals__.os.name }}",
+    "formatting": "{{ '{0.__class__.__mro__}'.format(messages) }}",
+    "a change of what it was given": "{{ messages.append(1) }}",
+    "a huge range": "{% for one in range(10 ** 9) %}x{% endfor %}",
+    "an import": "{% import 'os' as os %}",
+}
+
+
+@pytest.mark.parametrize("dated_too", [False, True])
+@pytest.mark.parametrize("template", ESCAPES.values(), ids=ESCAPES)
+def test_a_template_stays_in_its_sandbox(template, dated_too):
+    asks = "{% if false %}{{ strftime_now('%Y') }}{% endif %}" if dated_too else ""
+    messages = conversation(["Hi"], [])
+
+    with pytest.raises(PromptError, match=r"SecurityError|UndefinedError|OverflowError|no loader"):
+        prompt_ids(dated(asks + template), "chat", messages)
+    assert messages == conversation(["Hi"], [])
