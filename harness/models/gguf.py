@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -49,7 +50,7 @@ def dequantised(gguf: Path) -> Path:
     try:
         _convert(gguf, scratch)
         scratch.rename(folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter on a full disk
         if not folder.is_dir():  # another process may have been first
             raise UserError(
                 f"{gguf}: cannot be converted into {folder.parent} ({error}); fix the file or set TREEGRAFT_CACHE"
