@@ -189,11 +189,18 @@ def load_for(pair: Pair, settings: LoadingSettings) -> LoadedPair:
 
 
 def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
-    """Return the end-of-sequence ids of a model's generation config, or of its tokenizer."""
+    """Return the end-of-sequence ids of a model's generation config, or of its tokenizer.
+
+    Raises:
+        UserError: they are no token ids.
+    """
     ids = getattr(model.generation_config, "eos_token_id", None)
     if ids is None:
         ids = getattr(tokenizer, "eos_token_id", None)
-    return frozenset([ids] if isinstance(ids, int) else ids or [])
+    several = [] if ids is None else ids if isinstance(ids, list | tuple) else [ids]
+    if not all(type(one) is int for one in several):
+        raise UserError(f"generation config: eos_token_id: {ids!r} is neither a token id nor a list of them; mend it")
+    return frozenset(several)
 
 
 def _check_tokens(target: Any, drafter: Any, pair: Pair, role: str) -> None:

@@ -207,7 +207,7 @@ code = invoke(arguments)
 Path(folder + "-touched").write_text(str(touched))
 sys.exit(code)
 """
-KILLS = 25
+KILLS = 150
 """Of each command."""
 
 
