@@ -189,6 +189,13 @@ def test_a_report_that_cannot_be_written_is_refused(refused, finished, tmp_path,
     assert "--output" in refused("report", finished, "--output", output)
 
 
+@pytest.mark.parametrize("name", [ROWS_FILE, MANIFEST_FILE])
+def test_a_report_does_not_take_the_place_of_the_run_that_it_is_of(refused, finished, name):
+    before = content(finished)
+    assert "a run's own file" in refused("report", finished, "--output", finished / name)
+    assert content(finished) == before
+
+
 def test_a_report_on_nothing_is_refused(refused, finished, tmp_path):
     assert "give the folder" in refused("report")
     assert "nowhere" in refused("report", "nowhere")
