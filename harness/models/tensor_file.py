@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from foundation.atomic_write import write_whole
 
@@ -15,12 +14,8 @@ from foundation.atomic_write import write_whole
 def write_tensors(
     file: Path, tensors: Mapping[str, torch.Tensor], fix: str, metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a file of tensors; raises UserError, with `fix`, if the disk refuses it."""
+    """Write a file of tensors; raises UserError, with `fix`, if the disk refuses it.
 
-    def save(scratch: Path) -> None:
-        try:
-            save_file(dict(tensors), scratch, metadata=metadata)
-        except SafetensorError as error:  # so it calls a full disk
-            raise OSError(str(error)) from error
-
-    write_whole(file, save, fix)
+    Serialised in memory: safetensors' own writer leaves a temporary file of its own behind when it is killed.
+    """
+    write_whole(file, lambda scratch: scratch.write_bytes(save(dict(tensors), metadata)), fix)
