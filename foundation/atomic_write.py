@@ -11,7 +11,7 @@ from foundation.errors import UserError
 
 def scratch_of(file: Path) -> Path:
     """Return the temporary path that a file is written to before it is renamed."""
-    return file.with_suffix(".new")
+    return file.with_name(f".{file.name}.new")
 
 
 def write_whole(file: Path, write: Callable[[Path], object], fix: str) -> None:

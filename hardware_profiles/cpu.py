@@ -128,7 +128,7 @@ def _quota(folder: Path) -> float | None:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8", errors="surrogateescape")  # a group may be called anything
     except OSError:  # no such system, version or controller
         return ""
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from foundation.errors import UserError
 from harness.records.verdicts import COUNTED, Verdict
 from reports.decomposition import Factor, decompose
 from reports.pairing import BASELINE, Pairing, pair_with_baseline, turns_of
-from reports.rates import pooled_rates
+from reports.rates import pooled_rates, tokens_per_round
 from reports.repetition import CRITERION
 from reports.row_summary import Tally
 from reports.run_facts import RunFacts
@@ -76,7 +76,9 @@ class SummaryLine:
     accepted_per_round: float | None
     """A: accepted draft tokens per round; null for external baselines."""
     tokens_per_round: float | None
-    """τ: committed tokens per round; for external baselines timed tokens per decode forward."""
+    """τ: committed tokens per round, pooled over prompts; for external baselines timed tokens per decode forward."""
+    tokens_per_round_by_prompt: float | None
+    """Mean over prompts of each prompt's own τ: long answers weigh no more than short ones."""
     tokens_per_s: float | None
     """Median over prompts of timed tokens per decode second: context, never compared across machines."""
     calls_per_round: float | None
@@ -236,6 +238,8 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
     answered = [row for row in own if row.answered]
     verdicts = Counter(row.verdict for row in answered)
     prompts = {(row.task, row.question_id) for row in (*baseline, *own)}
+    taken = [tokens_per_round(_method_rows([pairing])) for pairing in pairings]
+    known = [rate for rate in taken if rate is not None]
     plain = [effect.log_speedup for pairing, effect in compared if not pairing.repetitive]
     line = SummaryLine(
         clock=own[0].clock,
@@ -249,7 +253,8 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
         dropped=len(prompts) - len(pairings),
         missing=missing,
         **_effects(compared, is_baseline=own[0].is_baseline),
-        **pooled_rates([row for pairing in pairings for answers in pairing.method for row in answers.turns]),
+        **pooled_rates(_method_rows(pairings)),
+        tokens_per_round_by_prompt=fmean(known) if known and len(known) == len(taken) else None,
         verdicts={verdict: verdicts[verdict] for verdict in COUNTED},
         failed=len(own) - len(answered),
         marked=sum(row.marked for row in answered),
@@ -263,6 +268,10 @@ def _line(label: str, own: list[Tally], baseline: list[Tally], compared: list[Co
         notes=(),
     )
     return replace(line, notes=_notes(line, Counter(row.flaw for row in answered if row.flaw)))
+
+
+def _method_rows(pairings: list[Pairing]) -> list[Tally]:
+    return [row for pairing in pairings for answers in pairing.method for row in answers.turns]
 
 
 def _effects(compared: list[Compared], *, is_baseline: bool) -> dict[str, Any]:

@@ -49,6 +49,7 @@ _REFERENCE = VERDICTS["reference"]
 _SIGNS = ", ".join(f"{VERDICTS[name].sign} {name}" for name in COUNTED)
 _SPEEDUP = "geometric mean over prompts of decode time per committed token, baseline ÷ method; 95% paired bootstrap."
 _P = "paired sign-flip test, in brackets Holm-adjusted over lines of one clock. Over 2,000 prompts: Student's t."
+_TAU_BY_PROMPT = "mean of the prompts' own τ, where τ sums tokens and rounds over prompts first.\n"
 _R = "matched-pairs rank-biserial correlation, from -1 (every prompt loses) to 1 (every prompt gains)."
 
 METHOD: Column[SummaryLine] = Column("method", lambda line: line.method)
@@ -73,7 +74,10 @@ COLUMNS: tuple[Column[SummaryLine], ...] = (
     value("mark", "marked", "d", "mark: rows timed under a disturbance."),
     N,
 )
-WIDE_COLUMNS = (value("r", "rank_biserial", "+.2f", f"r: {_R}"),)
+WIDE_COLUMNS = (
+    value("τ/prompt", "tokens_per_round_by_prompt", ".2f", f"τ/prompt: {_TAU_BY_PROMPT}"),
+    value("r", "rank_biserial", "+.2f", f"r: {_R}"),
+)
 CONTRAST_COLUMNS: tuple[Column[Contrast], ...] = (
     Column("method", lambda one: one.method),
     Column("against", lambda one: one.against),

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from foundation.atomic_write import write_text_whole
 from foundation.digests import file_digest
 from foundation.errors import UserError
 from foundation.progress import Bar
@@ -75,7 +76,7 @@ def distil(settings: DistilSettings, bar: Bar) -> Card:
     card = write_distilled(out, state, token_ids[:0] if whole else token_ids, card)
     card = card.model_copy(update={"figures": _figures(settings, loaded, writer, prompts, out, work, bar)})
     write_card(out, card)
-    (out / "README.md").write_text(model_card(card), encoding="utf-8")
+    write_text_whole(out / "README.md", model_card(card), "give another --out")
     return card
 
 
@@ -102,7 +103,7 @@ def _work_folder(settings: DistilSettings, loaded: LoadedPair) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not file.is_file():
-            file.write_text(json.dumps(request, indent=1) + "\n", encoding="utf-8")
+            write_text_whole(file, json.dumps(request, indent=1) + "\n", "make room, or give another --work")
         earlier = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be used ({error}); give another --work") from error

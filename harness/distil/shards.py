@@ -9,13 +9,12 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
-from foundation.atomic_write import write_whole
 from foundation.errors import UserError
 from harness.distil.batched_generation import Writer, Written
 from harness.distil.prompt_seeds import Opening, Steering
 from harness.distil.sequence_templates import Frame, Part, TokenLimits, article_script, frame_of, script_of
+from harness.models.tensor_file import write_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,7 @@ class TextFolder:
             "parts": torch.cat([written.parts for written in batch]),
             "hidden": torch.cat([written.hidden for written in batch]),
         }
-        write_whole(
-            file,
-            lambda scratch: save_file(tensors, scratch, metadata={"kind": kind}),
-            "make room and run the same again",
-        )
+        write_tensors(file, tensors, "make room and run the same again", {"kind": kind})
 
 
 def _contents(file: Path) -> tuple[str, int]:

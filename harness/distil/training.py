@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from foundation.atomic_write import write_whole
 from foundation.errors import UserError
 from harness.distil.dataset import Dataset, Example
 from harness.distil.settings import DistilSettings
 from harness.distil.student import trained_state
+from harness.models.tensor_file import write_tensors
 
 _STATE = "training.safetensors"
 RECIPE = {
@@ -128,11 +127,7 @@ class Trainer:
         for index, state in self._optimiser.state_dict()["state"].items():
             tensors |= {f"moments.{index}.{key}": value for key, value in state.items()}
         whole = {key: value.contiguous() for key, value in tensors.items()}
-        write_whole(
-            self._file,
-            lambda scratch: save_file(whole, scratch, metadata=self._metadata(step)),
-            "make room and run the same again",
-        )
+        write_tensors(self._file, whole, "make room and run the same again", self._metadata(step))
 
     def _restore(self) -> int:
         """Load the saved state; return its number of batches, 0 where there is none of this recipe."""

@@ -10,13 +10,15 @@ from typing import Any, Literal
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
+from foundation.atomic_write import write_text_whole
 from foundation.digests import file_digest
 from foundation.errors import UserError
 from foundation.strict_model import StrictModel
 from harness.models.shared_layers import sharing_layers
+from harness.models.tensor_file import write_tensors
 from methods.core.limited_head import LimitedHead
 
 WEIGHTS = "drafter.safetensors"
@@ -83,17 +85,17 @@ def write_distilled(folder: Path, state: Mapping[str, torch.Tensor], token_ids: 
             tensors[name] = weights.clone()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, folder / WEIGHTS)
-        card = card.model_copy(update={"sha256": file_digest(folder / WEIGHTS)})
-        write_card(folder, card)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{folder}: cannot be written ({error}); give another folder") from error
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made ({error.strerror}); give another folder") from error
+    write_tensors(folder / WEIGHTS, tensors, "give another folder")
+    card = card.model_copy(update={"sha256": file_digest(folder / WEIGHTS)})
+    write_card(folder, card)
     return card
 
 
 def write_card(folder: Path, card: Card) -> None:
     """Write a drafter's card beside its weights."""
-    (folder / CARD).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_text_whole(folder / CARD, card.model_dump_json(indent=1) + "\n", "give another folder")
 
 
 def read_card(folder: Path) -> Card:

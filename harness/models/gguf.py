@@ -10,8 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -48,7 +50,7 @@ def dequantised(gguf: Path) -> Path:
     try:
         _convert(gguf, scratch)
         scratch.rename(folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter on a full disk
         if not folder.is_dir():  # another process may have been first
             raise UserError(
                 f"{gguf}: cannot be converted into {folder.parent} ({error}); fix the file or set TREEGRAFT_CACHE"
@@ -72,11 +74,16 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def gguf_tokenizer(gguf: Path) -> Any:
+    """Return a GGUF file's tokenizer."""
+    return AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+
+
 def _convert(gguf: Path, folder: Path) -> None:
     try:
         with quiet_transformers(), redirect_stderr(io.StringIO()):  # a bar of tqdm's own
             model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            tokenizer = gguf_tokenizer(gguf)
     except Exception as error:  # a broken file can raise anything
         reason = " ".join(str(error).split())
         raise UserError(f"{gguf}: transformers cannot read it ({reason}); give another GGUF file") from error

@@ -18,8 +18,9 @@ from foundation.digests import file_digest, files_digest, tensors_digest
 from foundation.errors import UserError
 from hardware_profiles.cpu import allowed_cores, over_quota
 from harness.models.distilled import WEIGHTS, load_distilled
-from harness.models.gguf import dequantised, quiet_transformers
+from harness.models.gguf import dequantised, gguf_tokenizer, quiet_transformers
 from harness.models.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
+from harness.models.prompts import split_markers
 from harness.models.shared_layers import sharing_layers
 from harness.models.stored_weights import keep_stored
 from harness.models.toy import toy_model, toy_tokenizer
@@ -83,6 +84,8 @@ def load_pair(
         )
     if pair.weights == "as-stored":
         keep_stored(target, _gguf_file(pair.target, pair))
+    if pair.template == "chat":
+        refuse_split_markers(tokenizer, pair)
     origins = {"target": weights}
     engines = Engines(engine, ready(target, target_device))
     drafters: dict[str, TreeModel] = {}
@@ -111,6 +114,21 @@ def load_pair(
     )
     _check_one_device(models, pair)
     return LoadedPair(pair, models, eos_ids(target, tokenizer), origins)
+
+
+def refuse_split_markers(tokenizer: Any, pair: Pair) -> None:
+    """Raise UserError where the tokenizer splits markers of its chat template: the model would read other words."""
+    split = split_markers(tokenizer)
+    if split:
+        raise UserError(
+            f"pair {pair.name}: the tokenizer splits {', '.join(split[:3])} of its chat template into pieces; give the "
+            "model's own tokenizer (a folder in Hugging Face's layout), or set template: plain in a pair's YAML file"
+        )
+
+
+def gguf_tokenizer_of(pair: Pair) -> Any:
+    """Return the tokenizer of a target that is a GGUF file, without its weights, or the toy's."""
+    return toy_tokenizer() if pair.target.toy is not None else gguf_tokenizer(_gguf_file(pair.target, pair))
 
 
 def _wrapped(model: PreTrainedModel, engines: Engines) -> TreeModel:
@@ -174,11 +192,18 @@ def load_for(pair: Pair, settings: LoadingSettings) -> LoadedPair:
 
 
 def eos_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
-    """Return the end-of-sequence ids of a model's generation config, or of its tokenizer."""
+    """Return the end-of-sequence ids of a model's generation config, or of its tokenizer.
+
+    Raises:
+        UserError: they are no token ids.
+    """
     ids = getattr(model.generation_config, "eos_token_id", None)
     if ids is None:
         ids = getattr(tokenizer, "eos_token_id", None)
-    return frozenset([ids] if isinstance(ids, int) else ids or [])
+    several = [] if ids is None else ids if isinstance(ids, list | tuple) else [ids]
+    if not all(type(one) is int for one in several):
+        raise UserError(f"generation config: eos_token_id: {ids!r} is neither a token id nor a list of them; mend it")
+    return frozenset(several)
 
 
 def _check_tokens(target: Any, drafter: Any, pair: Pair, role: str) -> None:

@@ -69,3 +69,23 @@ def conversation(turns: Sequence[str], answers: Sequence[str]) -> list[Message]:
         if index < len(answers):
             messages.append({"role": "assistant", "content": answers[index]})
     return messages
+
+
+def split_markers(tokenizer: Any) -> list[str]:
+    """Return the markers of a chat template that a tokenizer takes to pieces, so that a model sees text instead.
+
+    A marker is an entry of the vocabulary in brackets, such as `<|im_start|>`, that stands in the template's output;
+    one read from a GGUF file may be split all the same. None where the template refuses the probe: runs tell of it.
+    """
+    try:
+        probe = conversation(["?", "?"], ["!"])
+        text = tokenizer.apply_chat_template(probe, add_generation_prompt=True, tokenize=False)
+    except Exception:  # noqa: BLE001 - a template is code of the model's, which may raise anything
+        return []
+    ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    markers = {token: index for token, index in tokenizer.get_vocab().items() if _is_marker(token) and token in text}
+    return sorted(marker for marker, index in markers.items() if ids.count(index) < text.count(marker))
+
+
+def _is_marker(token: str) -> bool:
+    return len(token) > 2 and token[0] + token[-1] in ("<>", "[]")

@@ -49,9 +49,18 @@ def profile_pair(settings: ProfileSettings, bar: Bar) -> Profile:
         raise UserError(f"--out {file}: a profile is called like its file; use small letters, digits and - only")
     if file.is_dir() or not os.access(file if file.exists() else file.resolve().parent, os.W_OK):
         raise UserError(f"--out {file}: cannot be written; give another --out")
+    if file.exists():
+        _refuse_other_file(file)
     profile = _measured(settings, file.stem, bar)
     write_profile(profile, file)
     return profile
+
+
+def _refuse_other_file(file: Path) -> None:
+    try:
+        get_profile(str(file))
+    except UserError as error:
+        raise UserError(f"--out {file}: is there and no profile ({error}); give another --out, or remove it") from error
 
 
 def check_profile(settings: ProfileSettings, bar: Bar) -> Deviations:

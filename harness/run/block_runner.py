@@ -72,22 +72,20 @@ class BlockRunner:
         self._specs = {spec.name: spec for spec in specs}
         self._make = make
         self._methods = {spec.name: make(spec) for spec in specs}
+        self._remembering: dict[tuple[str, int], Method] = {}
         self._config = config
         self._data = data
         self._profile = profile
         self._watch = Watch(gpu_uuids(loaded.models))
 
     def warm_up(self, block: Block) -> None:
-        """Run every method on a block's first prompt until its time is steady.
-
-        A method that remembers the whole run is made anew after it: it must not have learnt the first question.
-        """
+        """Run every method on a block's first prompt until its time is steady."""
         try:
             prompt = self._prompt(block, [])
         except PromptError:
             return  # its rows will say so
         params = self._params(block, 0, min(_WARM_UP_TOKENS, self._config.max_new_tokens))
-        for name, method in self._methods.items():
+        for method in self._methods.values():
             last = float("inf")
             for _ in range(_WARM_UP_MOST):
                 answer = self._answer(method, prompt, params)
@@ -97,9 +95,6 @@ class BlockRunner:
                 if abs(seconds - last) <= _WARM_UP_STEADY * seconds:
                     break
                 last = seconds
-            if self._specs[name].facts.memory == "run":
-                self._methods[name] = self._make(self._specs[name])
-                self._methods[name].latency = method.latency
 
     def first_prompts(self, blocks: Sequence[Block]) -> Iterator[list[int]]:
         """Yield the tokens of each question's first prompt, where it can be built."""
@@ -132,7 +127,7 @@ class BlockRunner:
             if self._config.follow == "reference":
                 params = self._following(prompt, params)
             taken = {
-                name: self._answer(self._methods[name], prompt, params)
+                name: self._answer(self._method(name, block.repeat), prompt, params)
                 for name in method_order(list(self._specs), self._config.seed, block, turn)
             }
             baseline = taken[BASELINE].generation
@@ -143,6 +138,19 @@ class BlockRunner:
             if baseline is not None:
                 answers.append(self._loaded.models.tokenizer.decode(baseline.token_ids, skip_special_tokens=True))
         return rows
+
+    def _method(self, name: str, repeat: int) -> Method:
+        """Return a method as it stands in a repeat.
+
+        One that remembers the run is made anew for each: it has learnt neither in the warm-up nor in another repeat.
+        """
+        if self._specs[name].facts.memory == "question":
+            return self._methods[name]
+        if (name, repeat) not in self._remembering:
+            made = self._make(self._specs[name])
+            made.latency = self._methods[name].latency
+            self._remembering[name, repeat] = made
+        return self._remembering[name, repeat]
 
     def _following(self, prompt: Sequence[int], params: DecodingParams) -> DecodingParams:
         """Return parameters that follow the baseline's tokens.

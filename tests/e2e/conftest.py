@@ -1,8 +1,10 @@
 """The command line called in this process; plug-ins installed for one test; a finished run to look at."""
 
 import json
+import resource
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,6 +99,22 @@ def finished_once(tmp_path_factory):
 def finished(finished_once, tmp_path):
     """Return a copy of a finished run of three methods on nq and mt_bench, two questions each."""
     return shutil.copytree(finished_once, tmp_path / "finished")
+
+
+@pytest.fixture
+def small_files():
+    """Let no file grow past a size, as on a full disk, inside a context."""
+
+    @contextmanager
+    def limit(size):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return limit
 
 
 @pytest.fixture

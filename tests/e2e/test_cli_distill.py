@@ -107,6 +107,20 @@ def test_a_command_that_lost_its_last_batch_and_its_training_ends_with_the_same_
     assert weights() == same
 
 
+@pytest.mark.parametrize("lost", ["drafter-work/text/00001.safetensors", "drafter-work/training.safetensors"])
+def test_a_disk_that_fills_up_is_told_and_costs_no_work(treegraft, refused, small_files, drafter, lost):
+    same = weights()
+    Path(lost).unlink()
+    kept = text()
+    with small_files(1000):
+        assert f"{lost}: cannot be written" in refused(*TOY, "--out", "drafter")
+    assert text() == kept
+    assert weights() == same
+
+    assert treegraft(*TOY, "--out", "drafter").code == 0
+    assert weights() == same
+
+
 def test_more_tokens_keep_the_text_that_is_there(drafter, treegraft):
     before = text()
 

@@ -185,3 +185,39 @@ def test_a_conversation_that_the_template_refuses_is_a_failed_row(run, questions
     assert [row.status for row in rows if row.turn == 0] == ["ok", "ok"]
     assert all("one turn only" in row.error for row in rows if row.turn == 1)
     assert {row.prompt_tokens for row in rows if row.turn == 1} == {None}
+
+
+@pytest.fixture
+def windowed(tiny, tmp_path):
+    """Write a pair whose target sees a window shorter than any prompt; return its file."""
+    from harness.models.toy import toy_tokenizer
+
+    tiny("Mistral", vocab_size=257, sliding_window=16, eos_token_id=256).save_pretrained(tmp_path / "model")
+    toy_tokenizer().save_pretrained(tmp_path / "model")
+
+    def write(attention):
+        pair = f"target: {{path: model}}\nmiddle: {{target_layers: [0, 1]}}\nattention: {attention}\ndtype: fp32\n"
+        (tmp_path / "windowed.yaml").write_text(pair)
+        return "windowed.yaml"
+
+    return write
+
+
+@pytest.mark.parametrize(("attention", "breaks"), [("sdpa", False), ("eager", False), ("eager", True)])
+def test_a_peer_that_windows_break_is_a_failed_row_or_different_and_ours_are_identical(
+    run, windowed, rows_of, monkeypatch, attention, breaks
+):
+    if breaks:  # as assisted generation did in some versions
+        from transformers import GenerationMixin
+
+        monkeypatch.setattr(GenerationMixin, "_assisted_decoding", lambda *_, **__: 1 / 0)
+    flags = ["--tasks", "nq", "--limit", "1", "--pair", windowed(attention), "--out", "out"]
+    run(*flags, "--methods", "all-small,treegraft-fixed,assisted,prompt-lookup")
+    rows = {row.method: row for row in rows_of("out")}
+
+    assert rows["all-small"].verdict == rows["treegraft-fixed"].verdict == "identical"
+    for peer in (rows.pop("assisted"), rows.pop("prompt-lookup")):
+        same = peer.token_ids == rows["autoregressive"].token_ids
+        assert (peer.status, peer.verdict) in [("failed", None), ("ok", "identical" if same else "different")]
+        assert breaks == (peer.status == "failed"), peer.error
+    assert {row.status for row in rows.values()} == {"ok"}

@@ -1,9 +1,7 @@
 import errno
 import fcntl
 import os
-import resource
 import shutil
-from contextlib import contextmanager
 
 import pytest
 
@@ -103,19 +101,8 @@ def test_a_broken_row_in_the_middle_is_refused_by_its_line_and_the_rows_stay(run
     assert content(finished) == before
 
 
-@contextmanager
-def small_files(size):
-    """Let no file grow past a size, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("share", [0.6, 0.99])
-def test_a_disk_that_fills_up_costs_no_earlier_row(run, finished, contents, share, tmp_path):
+def test_a_disk_that_fills_up_costs_no_earlier_row(run, finished, contents, small_files, share, tmp_path):
     size = (finished / ROWS_FILE).stat().st_size
     with small_files(int(size * share)):
         result = run(*SAME, "--out", "full")
@@ -149,7 +136,7 @@ def test_a_disk_that_takes_half_a_block_keeps_none_of_it(run, monkeypatch, tmp_p
     assert (tmp_path / "full" / ROWS_FILE).stat().st_size == sum(calls[:2])
 
 
-def test_a_disk_without_room_for_the_manifest_leaves_no_folder(run, tmp_path):
+def test_a_disk_without_room_for_the_manifest_leaves_no_folder(run, small_files, tmp_path):
     with small_files(100):
         result = run(*SAME, "--out", "full")
     assert result.code == 2
@@ -183,7 +170,7 @@ def test_what_a_run_leaves_that_is_killed_while_it_loads_can_be_continued(run, t
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / ROWS_FILE).touch()
-    (folder / "manifest.new").write_text('{"schema_ver')
+    (folder / ".manifest.json.new").write_text('{"schema_ver')
     assert run("--tasks", "nq", "--limit", "1", "--out", folder).code == 0
     assert sorted(content(folder)) == [MANIFEST_FILE, ROWS_FILE]
 
@@ -200,6 +187,13 @@ def test_rows_whose_manifest_vanishes_during_the_run_are_kept(finished):
 def test_a_report_that_cannot_be_written_is_refused(refused, finished, tmp_path, output):
     (tmp_path / "taken").touch()
     assert "--output" in refused("report", finished, "--output", output)
+
+
+@pytest.mark.parametrize("name", [ROWS_FILE, MANIFEST_FILE])
+def test_a_report_does_not_take_the_place_of_the_run_that_it_is_of(refused, finished, name):
+    before = content(finished)
+    assert "a run's own file" in refused("report", finished, "--output", finished / name)
+    assert content(finished) == before
 
 
 def test_a_report_on_nothing_is_refused(refused, finished, tmp_path):

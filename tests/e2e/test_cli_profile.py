@@ -99,6 +99,14 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_measured(refused,
     assert message in refused(*FLAGS, *flags)
 
 
+def test_a_file_that_is_no_profile_is_not_written_over(refused, monkeypatch):
+    monkeypatch.delattr("harness.profiling.profile_pair.Profiler")
+    Path("bench.yaml").write_text("pair: toy\nmethods: [all-small]\n")
+
+    assert "bench.yaml: is there and no profile" in refused(*FLAGS, "--out", "bench.yaml")
+    assert Path("bench.yaml").read_text().startswith("pair: toy")
+
+
 def test_a_profile_of_another_pair_is_not_compared(refused, profile):
     write_profile(profile.model_copy(update={"pair": "smollm2"}), Path("other.yaml"))
 

@@ -76,12 +76,25 @@ def test_weights_that_lack_a_tensor_are_refused_rather_than_made_up(refused, sav
     assert "lacks weights (model.layers.1.mlp.up_proj.weight" in line
 
 
+def test_pickled_weights_are_refused_and_run_nothing(refused, saved, tmp_path):
+    class Opens:
+        def __reduce__(self):
+            return open, (str(tmp_path / "ran"), "w")
+
+    import torch
+
+    (saved / "model.safetensors").unlink()
+    torch.save({"model.embed_tokens.weight": Opens()}, saved / "pytorch_model.bin")
+    assert "model does not load" in refused(*RUN, "./model")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_tokenizer_without_a_chat_template_is_refused_unless_the_pair_is_plain(refused, treegraft, saved, tmp_path):
     (saved / "chat_template.jinja").unlink()
     line = refused(*RUN, "./model")
     assert "no chat template" in line
     assert "template: plain" in line
-    (tmp_path / "own.yaml").write_text("target: {path: ./model}\ntemplate: plain\n")
+    (tmp_path / "own.yaml").write_text("target: {path: ./model}\ntemplate: plain\ndtype: fp32\n")
     assert treegraft(*RUN, "own.yaml", "--max-new-tokens", "4").code == 0
 
 

@@ -108,6 +108,16 @@ def test_dear_verifications_make_small_trees(believing, prompts):
     assert sent["dear"] < sent["cheap"]
 
 
+def test_a_cliff_in_what_a_verification_costs_is_crossed_where_more_nodes_behind_it_pay(believing, prompts):
+    """One token more than 4 costs a third of a verification, and the next 40 cost nothing."""
+    cliff = [1.0] * 5 + [1.33] * 59
+    table = CostTable(context=16, verifications=cliff, calls=[1e-6] * 64)
+    decoder = believing({"budget": 7}, costs=[table], worth=10.0, rate=0.2)
+    sizes = [one.drafted for one in decoder.generate(prompts[1], DecodingParams(max_new_tokens=16)).rounds[:8]]
+
+    assert max(sizes) > 8  # a search from the smallest size up would stop below the cliff
+
+
 def test_a_tree_is_never_larger_than_it_may_be_nor_called_more_often(believing, prompts):
     table = CostTable(context=16, verifications=[1 + 1e-6 * size for size in range(64)], calls=[1e-6] * 64)
     for options, steps, most in (({"most": 5}, 2, 5), ({"size": "budget", "fusion": False}, 1, 3), ({}, 5, 48)):

@@ -42,6 +42,16 @@ def test_outside_peers_equal_generate(llama, method, hf_tokens, prompts, name):
         assert peer.generate(prompt, GREEDY).token_ids == hf_tokens(llama, prompt, COUNT)
 
 
+@pytest.mark.parametrize("name", ["hf-generate", "prompt-lookup", "assisted"])
+def test_outside_peers_penalise_repetition_over_the_whole_text_as_we_do(llama, echo, method, prompts, name):
+    params = DecodingParams(max_new_tokens=COUNT, repetition_penalty=1.3)
+    baseline, peer = method("autoregressive", llama), method(name, llama, middle=echo(llama))
+    answers = [baseline.generate(prompt, params).token_ids for prompt in SHORT + prompts[:4]]
+
+    assert [peer.generate(prompt, params).token_ids for prompt in SHORT + prompts[:4]] == answers
+    assert answers != [baseline.generate(prompt, GREEDY).token_ids for prompt in SHORT + prompts[:4]]
+
+
 def test_prompt_lookup_needs_fewer_forwards_than_tokens_where_a_prompt_repeats_itself(llama, method, prompts):
     generations = [method("prompt-lookup", llama).generate(prompt, GREEDY) for prompt in prompts[1:12:2]]
 

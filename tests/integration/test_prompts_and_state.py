@@ -76,10 +76,10 @@ def check_order(make, first, second):
     assert forwards == backwards[::-1]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_order_of_prompts_changes_nothing(llama, method, prompts, name):
+@pytest.mark.parametrize("name", [*NAMES, "assisted", "treegraft", "latency-normalized", "neural-small"])
+def test_the_order_of_prompts_changes_nothing(llama, echo, method, prompts, name):
     for first, second in ((prompts[0], prompts[1]), (prompts[3], [9]), ([5, 6], prompts[5])):
-        check_order(lambda: method(name, llama), first, second)
+        check_order(lambda: method(name, llama, middle=echo(llama), small=echo(llama)), first, second)
 
 
 def test_every_small_method_forgets_its_prompt(llama, method, prompts, small):

@@ -44,9 +44,9 @@ def test_an_end_token_inside_an_accepted_block_ends_the_answer(llama, method, bl
     check_ends(method(ours[0], llama, **ours[1]), block, hf_tokens)
 
 
-@pytest.mark.parametrize("name", ["hf-generate", "prompt-lookup"])
-def test_an_end_token_ends_a_peers_answer(llama, method, block, hf_tokens, name):
-    check_ends(method(name, llama), block, hf_tokens)
+@pytest.mark.parametrize("name", ["hf-generate", "prompt-lookup", "assisted"])
+def test_an_end_token_ends_a_peers_answer(llama, echo, method, block, hf_tokens, name):
+    check_ends(method(name, llama, middle=echo(llama)), block, hf_tokens)
 
 
 def test_the_end_check_fails_on_a_stopper_that_looks_at_blocks_ends(llama, method, block, hf_tokens, monkeypatch):

@@ -18,9 +18,9 @@ LABEL = "keeps what it learnt from earlier questions (memory: run); its figures 
 
 @pytest.fixture
 def run(tmp_path):
-    def run(methods="remembering,backwards", code=0):
+    def run(methods="remembering,backwards", code=0, repeats=1):
         small = ["--pair", "toy", "--data", "embedded", "--threads", "1", "--max-new-tokens", "8"]
-        flags = ["--tasks", "nq", "--limit", "2", "--methods", methods, "--out", "out"]
+        flags = ["--tasks", "nq", "--limit", "2", "--methods", methods, "--repeats", str(repeats), "--out", "out"]
         assert invoke(["run", *small, *flags]) == code
         return tmp_path / "out"
 
@@ -50,6 +50,12 @@ def test_it_has_learnt_nothing_before_its_first_question(run):
 
 def test_it_drafts_from_what_it_learnt_in_the_question_before(run):
     assert [row.rounds[0].drafted for row in rows_of(run(), "remembering")] == [0, 1]
+
+
+def test_a_repeat_is_as_cold_as_the_first(run):
+    rows = rows_of(run(repeats=3), "remembering")
+    drafted = {repeat: [row.rounds[0].drafted for row in rows if row.repeat == repeat] for repeat in range(3)}
+    assert drafted == {0: [0, 1], 1: [0, 1], 2: [0, 1]}
 
 
 def test_the_manifest_keeps_how_long_it_remembers(run):

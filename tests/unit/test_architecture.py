@@ -212,6 +212,30 @@ def test_nothing_is_printed_past_the_command_line():
     ] == []
 
 
+WRITES = ("write_text", "write_bytes", "save_file", "savefig", "write_table")
+
+
+def is_write(called, node):
+    modes = [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
+    return called.rpartition(".")[2] in WRITES or (called.endswith("open") and {*modes} & {"w", "wb", "x", "xb"})
+
+
+def test_files_are_written_whole():
+    """A kill in mid-write must leave the earlier file: what writes is given to `write_whole`, as a function."""
+    torn = []
+    for name, tree in TREES.items():
+        given = [part for called, node in calls(tree) if called == "write_whole" for part in ast.walk(node)]
+        names = {part.id for part in given if isinstance(part, ast.Name)}
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names)
+        allowed = {id(part) for part in (*given, *(part for one in functions for part in ast.walk(one)))}
+        torn += [
+            f"{name}:{node.lineno}"
+            for called, node in calls(tree)
+            if is_write(called, node) and id(node) not in allowed
+        ]
+    assert torn == []
+
+
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill"}
 UNSAFE_CALLS = {
     "torch.load",

@@ -34,6 +34,7 @@ def examine() -> list[Finding]:
         _load(),
         _threads(),
         _libraries(),
+        _markers(weights),
         *_speed(weights),
         _gpu(),
         _nvml(),
@@ -109,6 +110,23 @@ def _libraries() -> Finding:
         f"oneDNN {onednn[1] if onednn else 'of unknown version'}" if has_onednn else "no oneDNN",
     ]
     return Finding(True, f"torch computes with {', '.join(names)}")
+
+
+def _markers(weights: Finding) -> Finding:
+    """Check that the markers of the default pair's chat template are one token each, as its model was trained."""
+    from foundation.errors import UserError
+    from harness.config.run_config import RunConfig
+    from harness.models.loading import gguf_tokenizer_of, refuse_split_markers
+    from harness.models.pair import get_pair
+
+    pair = get_pair(RunConfig().pair)
+    if not weights.good:
+        return Finding(False, f"chat template of {pair.name}: not checked, its weights are missing", optional=True)
+    try:
+        refuse_split_markers(gguf_tokenizer_of(pair), pair)
+    except UserError as error:
+        return Finding(False, str(error))
+    return Finding(True, f"chat template of {pair.name}: each of its markers is one token")
 
 
 def _speed(weights: Finding) -> list[Finding]:

@@ -139,6 +139,11 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text)
         return
+    from harness.records.manifest import MANIFEST_FILE
+    from harness.records.rows import ROWS_FILE
+
+    if output.name in (ROWS_FILE, MANIFEST_FILE):
+        raise UserError(f"--output {output}: would take the place of a run's own file; give another --output")
     write_text_whole(output, text + "\n", "give another --output")
 
 

@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from foundation.errors import UserError
+from foundation.atomic_write import write_whole
 from harness.training.study.run_study import ConditionResult, Findings
 
 _MARKERS = "osD^v<>P*X"
@@ -29,10 +29,11 @@ def draw(findings: Findings, file: Path) -> None:
         panels = figure.subplots(1, len(groups), squeeze=False)[0]
         for panel, group in zip(panels, groups, strict=True):
             _panel(panel, findings, [result for result in findings.conditions if result.group == group])
-        try:
-            figure.savefig(file, format="svg", metadata={"Date": None})
-        except OSError as error:
-            raise UserError(f"--figure {file}: cannot be written ({error.strerror}); give another file") from error
+        write_whole(
+            file,
+            lambda scratch: figure.savefig(scratch, format="svg", metadata={"Date": None}),
+            "give another --figure",
+        )
 
 
 def _panel(panel: Axes, findings: Findings, along: list[ConditionResult]) -> None:

@@ -17,6 +17,15 @@ def test_a_file_takes_its_place_whole_and_nothing_stays_beside_it(tmp_path):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+@pytest.mark.parametrize("name", ["report.new", "report.md", "new", ".new"])
+def test_no_other_file_of_the_folder_is_touched(tmp_path, name):
+    own = ["report.new", "report", "report.md.new", ".md.new"]
+    for other in own:
+        (tmp_path / other).write_text(other)
+    write_text_whole(tmp_path / name, "new", "make room")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {**{one: one for one in own}, name: "new"}
+
+
 def test_a_write_that_fails_leaves_the_earlier_file_and_says_what_to_do(tmp_path):
     file = tmp_path / "a.json"
     file.write_text("old")

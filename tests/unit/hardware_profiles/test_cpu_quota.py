@@ -1,5 +1,7 @@
 """How much of the CPU a control group grants, read from files as kernels write them."""
 
+import os
+
 import pytest
 
 from hardware_profiles import cpu
@@ -25,6 +27,7 @@ QUOTAS = {
     "a stranger's group": ("0::/slice/run\n", {"slice/other/cpu.max": "100000 100000"}, None),
     "another controller's group": ("4:memory:/box\n", {"cpu/box/cpu.max": "100000 100000"}, None),
     "a container whose group has another path outside": ("0::/docker/abc\n", {"cpu.max": "300000 100000"}, 3.0),
+    "a group whose name is not UTF-8": ("0::/caf\udce9\n", {"caf\udce9/cpu.max": "100000 100000"}, 1.0),
     "no control groups": (None, {}, None),
 }
 
@@ -32,7 +35,7 @@ QUOTAS = {
 @pytest.mark.parametrize(("own", "files", "quota"), QUOTAS.values(), ids=QUOTAS)
 def test_the_least_quota_of_the_groups_that_hold_the_process_counts(tmp_path, own, files, quota):
     if own is not None:
-        (tmp_path / "own").write_text(own)
+        (tmp_path / "own").write_bytes(os.fsencode(own))
     for name, text in files.items():
         file = tmp_path / "mount" / name
         file.parent.mkdir(parents=True, exist_ok=True)

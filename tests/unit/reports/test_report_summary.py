@@ -5,6 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from foundation.errors import UserError
+from methods.core.generation import Round
+from reports.ranks import rank_methods
 from reports.row_summary import last_tallies, tally
 from reports.run_facts import RunFacts
 from reports.statistics import holm
@@ -63,6 +65,18 @@ def test_rounds_are_counted_not_indexed(row):
     rows = [row("autoregressive", 1, 1.0, 4), row("tree", 1, 0.5, 4, accepted=[3])]
     line = line_of(summarise(rows), "tree")
     assert (line.accepted_per_round, line.tokens_per_round) == (3.0, 4.0)
+
+
+def test_tokens_per_round_are_pooled_under_one_name_and_averaged_over_prompts_under_another(row):
+    accepted = {"even": ([1] * 5, [1] * 50), "spiky": ([9], [0] * 75 + [4] * 5)}
+    rows = [
+        row(method, q, committed=committed, accepted=of_prompt)
+        for method, (short, long) in {"autoregressive": ([0] * 10, [0] * 100), **accepted}.items()
+        for q, committed, of_prompt in ((1, 10, short), (2, 100, long))
+    ]
+    even, spiky = (line_of(summarise(rows), name) for name in accepted)
+    assert (even.tokens_per_round, even.tokens_per_round_by_prompt) == (2.0, 2.0)
+    assert (spiky.tokens_per_round, spiky.tokens_per_round_by_prompt) == pytest.approx((110 / 81, (10 + 1.25) / 2))
 
 
 def test_the_baseline_commits_one_token_a_round(row):
@@ -207,6 +221,18 @@ def test_methods_follow_the_configuration_else_the_alphabet_with_the_baseline_fi
     assert [line.method for line in summarise(rows)] == ["autoregressive", "alpha", "tree", "zip"]
     facts = RunFacts(methods=("tree", "autoregressive", "zip"))
     assert [line.method for line in summarise(rows, facts)] == ["autoregressive", "tree", "zip", "alpha"]
+
+
+def test_methods_are_ranked_by_speedup_whatever_share_of_their_drafts_was_accepted(row):
+    """The share falls as trees grow, by arithmetic alone: the larger tree here is the faster."""
+    sizes = {"tree-4": (0.6, [Round(None, 4, 4, [])] * 2), "tree-40": (0.4, [Round(None, 40, 9, [])])}
+    shares = {name: rounds[0].accepted / rounds[0].drafted for name, (_, rounds) in sizes.items()}
+    assert shares["tree-4"] > shares["tree-40"]
+    rows = [row("autoregressive", q, task=task) for task in ("a", "b") for q in (1, 2)]
+    for method, (decode_s, rounds) in sizes.items():
+        rows += [row(method, q, decode_s, task=task, rounds=rounds) for task in ("a", "b") for q in (1, 2)]
+    (ranking,) = rank_methods(summarise(rows))
+    assert ranking.mean_ranks == {"tree-40": 1.0, "tree-4": 2.0, "autoregressive": 3.0}
 
 
 def test_embedded_questions_are_labelled_in_their_task_and_overall(row):

@@ -117,8 +117,8 @@ def test_the_columns_of_csv_keep_their_names_and_order(run_folder, rows):
 
     assert header == (
         "clock,timing,pair,task,method,engine,baseline,n,dropped,missing,speedup,ci_low,ci_high,total_ratio,e2e_ratio,"
-        "accepted_per_round,tokens_per_round,tokens_per_s,calls_per_round,tokens_per_call,call_rates,by_middle_pct,"
-        "p,p_holm,p_bh,rank_biserial,small_pct,middle_pct,scheduler_pct,verify_pct,other_pct,"
+        "accepted_per_round,tokens_per_round,tokens_per_round_by_prompt,tokens_per_s,calls_per_round,tokens_per_call,"
+        "call_rates,by_middle_pct,p,p_holm,p_bh,rank_biserial,small_pct,middle_pct,scheduler_pct,verify_pct,other_pct,"
         f"{','.join(COUNTED)},failed,marked,unrated,repetition,n_without_repetition,speedup_without_repetition,notes"
     )
 
@@ -132,7 +132,7 @@ def test_latex_has_booktabs_tables_that_show_their_text_as_it_is(run_folder, row
     assert r"50\%\_a\&b\#\{x\}$\sim$\textbackslash{}" in text
     rows_of_cells = [line for line in code if line.endswith(r"\\")]
     columns = {line.replace(r"\&", "").count("&") for line in rows_of_cells}
-    assert columns == {12, 8, 5, 4}  # tasks, where the time went, what made the speedup, method against method
+    assert columns == {13, 8, 5, 4}  # tasks, where the time went, what made the speedup, method against method
     assert all(ord(sign) < 128 for line in code for sign in line)
     assert "+1.00" in text  # every prompt gains
 

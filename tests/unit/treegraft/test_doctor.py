@@ -97,3 +97,14 @@ def test_every_line_is_there_and_a_missing_package_skips_the_model(monkeypatch):
 
     for start in ("threads: ", "torch computes with ", "memory: ", "engine and 1-token forward of toy: not measured"):
         assert sum(text.startswith(start) for text in texts) == 1, start
+
+
+def test_the_markers_of_the_default_pairs_chat_template_are_checked(monkeypatch):
+    assert doctor._markers(WEIGHTS) == doctor.Finding(True, "chat template of toy: each of its markers is one token")
+    skipped = doctor._markers(NO_WEIGHTS)
+    assert (skipped.good, skipped.optional) == (False, True)
+
+    monkeypatch.setattr("harness.models.loading.split_markers", lambda tokenizer: ["<|im_start|>"])
+    found = doctor._markers(WEIGHTS)
+    assert (found.good, found.optional) == (False, False)
+    assert "the tokenizer splits <|im_start|> of its chat template" in found.text

@@ -208,3 +208,12 @@ def test_more_threads_than_the_quota_are_warned_of_in_one_line_and_set(monkeypat
     assert [record.getMessage() for record in caplog.records] == [
         "3 threads, but the CPU quota of the control group is 2: they would be stopped in turn; give --threads 2"
     ] * warned
+
+
+def test_a_tokenizer_that_splits_the_markers_of_its_template_is_refused_unless_the_pair_is_plain(monkeypatch, library):
+    monkeypatch.setattr(loading, "split_markers", lambda tokenizer: ["<|user|>"])
+    source = ModelSource(hub="owner/name")
+
+    with pytest.raises(UserError, match=r"pair p: the tokenizer splits <\|user\|> .*; give the model's own tokenizer"):
+        loading.load_pair(Pair(name="p", target=source), dtype="fp32", device="cpu")
+    loading.load_pair(Pair(name="p", target=source, template="plain"), dtype="fp32", device="cpu")

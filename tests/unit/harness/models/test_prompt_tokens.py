@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 
 from harness.models.prompting import prompting_of
-from harness.models.prompts import conversation, prompt_ids
+from harness.models.prompts import conversation, prompt_ids, split_markers
 from harness.models.toy import toy_tokenizer
 from methods.method import PromptError
 
@@ -140,3 +140,48 @@ def test_a_template_that_refuses_is_a_prompt_error(template):
     tokenizer.chat_template = template
     with pytest.raises(PromptError, match="chat template refuses"):
         prompt_ids(tokenizer, "chat", conversation(["Hi"], []))
+
+
+def marked(*, whole):
+    """A tokenizer with the markers of its template in its vocabulary, as tokens of their own or as text."""
+    from tokenizers import AddedToken, models
+
+    tokenizer, markers = toy_tokenizer(), ["<|user|>", "<|assistant|>"]
+    tokenizer.chat_template = "{% for one in messages %}<|{{ one.role }}|>{{ one.content }}<|end|>[b]{% endfor %}"
+    if whole:
+        tokenizer.add_tokens([AddedToken(marker, special=True, normalized=False) for marker in markers])
+    else:
+        vocabulary = {**tokenizer.get_vocab(), **{marker: 257 + place for place, marker in enumerate(markers)}}
+        tokenizer.backend_tokenizer.model = models.BPE(vocab=vocabulary, merges=[])
+    assert {*markers} < {*tokenizer.get_vocab()}
+    return tokenizer
+
+
+def test_a_tokenizer_that_takes_markers_of_its_template_to_pieces_is_found_out():
+    assert split_markers(marked(whole=False)) == ["<|assistant|>", "<|user|>"]
+
+    assert split_markers(marked(whole=True)) == []
+    assert split_markers(toy_tokenizer()) == []
+    assert split_markers(dated("{{ raise_exception('system only') }}")) == []
+
+
+ESCAPES = {
+    "an attribute of Python's own": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "a function's globals": "{{ raise_exception.__globals__['sys'] }}",
+    "the globals of a class that is always there": "{{ cycler.__init__.__globals__.os.name }}",
+    "formatting": "{{ '{0.__class__.__mro__}'.format(messages) }}",
+    "a change of what it was given": "{{ messages.append(1) }}",
+    "a huge range": "{% for one in range(10 ** 9) %}x{% endfor %}",
+    "an import": "{% import 'os' as os %}",
+}
+
+
+@pytest.mark.parametrize("dated_too", [False, True])
+@pytest.mark.parametrize("template", ESCAPES.values(), ids=ESCAPES)
+def test_a_template_stays_in_its_sandbox(template, dated_too):
+    asks = "{% if false %}{{ strftime_now('%Y') }}{% endif %}" if dated_too else ""
+    messages = conversation(["Hi"], [])
+
+    with pytest.raises(PromptError, match=r"SecurityError|UndefinedError|OverflowError|no loader"):
+        prompt_ids(dated(asks + template), "chat", messages)
+    assert messages == conversation(["Hi"], [])

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from foundation.errors import UserError
 from harness.models.loading import eos_ids
 from methods.core.sampling import DecodingParams
 from methods.core.stopping import Stopper
@@ -129,6 +130,14 @@ def test_end_tokens_may_be_none_one_or_several(configured, tokenizers, expected)
     model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=configured))
 
     assert eos_ids(model, SimpleNamespace(eos_token_id=tokenizers)) == frozenset(expected)
+
+
+@pytest.mark.parametrize("configured", ["256", 2.0, True, [None], [[1]], {"id": 1}])
+def test_an_end_that_is_no_token_id_is_refused(configured):
+    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=configured))
+
+    with pytest.raises(UserError, match=r"eos_token_id: .* is neither a token id nor a list of them"):
+        eos_ids(model, SimpleNamespace())
 
 
 def test_a_model_without_a_generation_config_leaves_the_end_token_to_the_tokenizer():
