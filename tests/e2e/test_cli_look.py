@@ -39,7 +39,7 @@ def test_a_report_goes_to_a_file_or_is_of_the_newest_run(treegraft, run, finishe
         ("methods", {"autoregressive", "all-small", "prompt-lookup"}),
         ("tasks", {"alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"}),
         ("pairs", {"smollm2", "smollm2-skip", "toy"}),
-        ("profiles", {"cpu-2core", "paper-online", "a100-roofline", "h20-roofline", "h100-roofline", "h200-roofline"}),
+        ("profiles", {"cpu-2core", "cpu-2core-hf", "paper-online", "a100-roofline", "h20-roofline", "h100-roofline", "h200-roofline"}),
     ],
 )
 def test_ls_lists_what_there_is_for_people_and_as_json(treegraft, what, names):
