@@ -98,7 +98,10 @@ class RunConfig(StrictModel):
         parts = value.split(",") if isinstance(value, str) else value
         if parts is not None and (not isinstance(parts, list | tuple) or len(parts) != 2):
             raise ValueError("give two times, such as 69.4,44.2")
-        return parts
+        try:
+            return [float(part) for part in value.split(",")] if isinstance(value, str) else parts
+        except ValueError as error:
+            raise ValueError("give two times, such as 69.4,44.2") from error
 
     @field_validator("latency")
     @classmethod
