@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
+_SHOWN = 100
+
+
 class StrictModel(BaseModel):
     """Refuses unknown keys, is immutable, and documents each field in place."""
 
@@ -46,6 +49,12 @@ class Fault:
     def is_missing_key(self) -> bool:
         """Whether a required key is missing."""
         return self.kind == "missing"
+
+    @property
+    def shown(self) -> str:
+        """The value given, as text cut to what a line has room for."""
+        text = repr(self.given)
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
     def line(self, whole: str = "") -> str:
         """Return key and message; `whole` stands for the key where the values as a whole are wrong."""

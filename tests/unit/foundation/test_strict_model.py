@@ -33,6 +33,12 @@ def test_a_misspelt_key_comes_before_the_one_that_is_missing_for_it():
     assert fault_of({}).is_missing_key
 
 
+def test_a_long_value_is_cut_where_it_is_shown():
+    shown = fault_of({"name": ["x" * 500]}).shown
+    assert shown.startswith("['xxx")
+    assert len(shown) == 101
+
+
 def test_values_that_are_wrong_as_a_whole_have_no_key():
     fault = fault_of("text")
     assert fault.key == ""
