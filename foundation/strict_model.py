@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-
 _SHOWN = 100
 
 

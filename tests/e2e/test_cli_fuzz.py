@@ -18,16 +18,24 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.config.run_config import config_schema
 from harness.records.manifest import MANIFEST_FILE
-from harness.records.rows import ROWS_FILE
+from harness.records.rows import ROWS_FILE, read_rows
 from harness.records.schema import DECODING_KEYS
-from methods.catalog import catalogue
-from methods.settings import Settings
+from methods.schedulers.scheduler import UNCHANGING
+from methods.settings import DRAFTING_KEYS, Settings
 from treegraft.cli.main import invoke
 
 pytestmark = pytest.mark.torch
 
-NAMES = [name for name, entry in catalogue().items() if not entry.family.startswith("llamacpp")]
-TASKS = ["nq", "mt_bench", "gsm8k"]
+NAMES = [
+    "autoregressive",
+    "all-small",
+    "all-mid",
+    "treegraft-fixed",
+    "always-early",
+    "csd",
+    "prompt-lookup",
+    "assisted",
+]
 WORDS = ["a", "out", "Ünïcödé", "two words", "toy", "0", "nq"]
 WEIRD = [
     "\u202e<script>alert(1)</script>|`*_#",
@@ -53,7 +61,7 @@ def of_schema(schema, definitions):
         return st.one_of(*(of_schema(one, definitions) for one in schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return st.sampled_from(schema.get("enum", [schema.get("const")]))
-    low, high = schema.get("minimum", schema.get("exclusiveMinimum", 0)), schema.get("maximum", 100)
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum", 0)), schema.get("maximum", 30)
     kinds = {
         "boolean": st.booleans(),
         "integer": st.integers(low, max(low, high)),
@@ -61,6 +69,8 @@ def of_schema(schema, definitions):
         "number": st.floats(low, max(low, high), exclude_min="exclusiveMinimum" in schema),
         "string": st.sampled_from(WORDS),
     }
+    if schema.get("format") == "date":
+        return st.dates().map(str)
     if schema.get("type") == "array":
         if "prefixItems" in schema:
             return st.tuples(*(of_schema(one, definitions) for one in schema["prefixItems"])).map(list)
@@ -76,25 +86,33 @@ def _properties(schema, definitions):
 
 
 def configurations():
-    """Return a strategy of configuration files of the toy pair."""
+    """Return a strategy of configuration files of the toy pair, most of which can be run."""
     schema = config_schema()
-    definitions = schema["$defs"]
-    keys = _properties(schema, definitions)
+    keys = _properties(schema, schema["$defs"])
     assert {*DECODING_KEYS} < {*keys}
+    method = _methods(_properties(Settings.model_json_schema(), schema["$defs"]))
     known = {
         "pair": st.just("toy"),
-        "tasks": st.lists(st.sampled_from(TASKS), min_size=1, max_size=2, unique=True),
-        "methods": st.lists(_methods(_properties(Settings.model_json_schema(), definitions)), min_size=1, max_size=3),
+        "tasks": st.lists(st.sampled_from(["nq", "mt_bench", "gsm8k"]), min_size=1, max_size=2, unique=True),
+        "methods": st.lists(
+            method, min_size=1, max_size=3, unique_by=lambda one: one if isinstance(one, str) else one["name"]
+        ),
         "data": st.just("embedded"),
-        "clock": st.sampled_from(["wall", "profile:cpu-2core"]),
+        "clock": st.just("wall"),
         "device": st.just("cpu"),
+        "split": st.just("eval"),
+        "latency": st.none() | st.lists(st.floats(0.1, 100), min_size=2, max_size=2),
     }
     return st.fixed_dictionaries(known, optional={key: value for key, value in keys.items() if key not in known})
 
 
 def _methods(parameters):
-    definition = {"name": st.sampled_from(["mine", "yours"]), "base": st.sampled_from(NAMES)}
-    return st.sampled_from(NAMES) | st.fixed_dictionaries(definition, optional=parameters)
+    """Return a strategy of methods: names, and definitions with some of the drafting parameters."""
+    drafting = {key: parameters[key] for key in DRAFTING_KEYS if key != "steps"}  # a schedule has as many
+    named = {"name": st.sampled_from(["mine", "yours", "Ünïcödé"])}
+    grafted = {**named, "base": st.just("treegraft-fixed"), "scheduler": st.sampled_from(UNCHANGING)}
+    plain = {**named, "base": st.sampled_from(NAMES)}
+    return st.sampled_from(NAMES) | st.fixed_dictionaries(plain) | st.fixed_dictionaries(grafted, optional=drafting)
 
 
 def places(value, path=()):
@@ -115,7 +133,7 @@ def inside(value, path):
 def replacements(draw, old, others):
     """What takes a value's place."""
     kind = draw(st.sampled_from(["retyped", "huge", "number", "near", "unicode", "nested", "another's"]))
-    is_number = isinstance(old, int | float) and math.isfinite(old) and abs(old) < 1e300
+    is_number = isinstance(old, int | float) and abs(old) < 1e300
     choices = {
         "retyped": [str(old), [old], {"a": old}, None, True, False, 0, "", [], {}],
         "huge": [*HUGE, "x" * 5000, [old] * 500],
@@ -125,18 +143,21 @@ def replacements(draw, old, others):
         "nested": [[[old]], {"a": {"b": [old]}}, [[]] * 3, DEEP],
         "another's": others,
     }
-    return draw(st.sampled_from(choices[kind]))
+    return copy.deepcopy(draw(st.sampled_from(choices[kind])))
 
 
 @st.composite
-def mutated(draw, document):
-    """A copy of a document with one to three mutations: dropped, renamed, replaced."""
-    document = copy.deepcopy(document)
+def mutated(draw, recall):
+    """A copy of what `recall` returns with one to three mutations: dropped, renamed, replaced."""
+    document = copy.deepcopy(recall())
     for _ in range(draw(st.integers(1, 3))):
         paths = [*places(document)]
         if not paths:
             break
-        *above, key = draw(st.sampled_from(paths))
+        kinds = defaultdict(list)  # a list's items are of one kind, so that long lists draw no more than a key does
+        for path in paths:
+            kinds[tuple("" if isinstance(key, int) else key for key in path)].append(path)
+        *above, key = draw(st.sampled_from(draw(st.sampled_from([*kinds.values()]))))
         parent = inside(document, above)
         kind = draw(st.sampled_from(["drop", "rename", *["replace"] * 8]))
         if kind == "drop":
@@ -229,10 +250,10 @@ def _block(row):
     return tuple(row[key] for key in ("pair", "clock", "seed", "repeat", "task", "question_id", "turn"))
 
 
-def check_report(text, rows):
+def check_report(text, run):
     """Every number of a report is possible, and none comes from a row that contradicts itself."""
     report = json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} in a report"))
-    most = most_compared(rows)
+    most = most_compared([row.model_dump() for row in read_rows(run)])
     for line in report["lines"]:
         values = {key: value for key, value in line.items() if isinstance(value, int | float)}
         shares = [value for key, value in values.items() if key.endswith("_pct")]
@@ -269,13 +290,13 @@ def fuzz(examples, strategy, check):
     count = 0
 
     @settings(max_examples=examples, suppress_health_check=[*HealthCheck], database=None)
-    @given(st.data())
-    def of_data(data):
+    @given(strategy)
+    def each(case):
         nonlocal count
         count += 1
-        check(data, data.draw(strategy))
+        check(*case)
 
-    of_data()
+    each()
     print(f"{count} cases")  # noqa: T201 - `-rP` shows it
 
 
@@ -283,16 +304,17 @@ EXAMPLES = pytest.mark.parametrize("share", [1, pytest.param(100, marks=pytest.m
 
 
 @EXAMPLES
-def test_a_mutated_configuration_is_good_or_refused_in_one_line(share, tmp_path):
+def test_a_mutated_configuration_is_good_or_refused_in_one_line(share, tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.run.dry_run.one_token_seconds", lambda plan: 0.01)  # loads the pair
     file = tmp_path / "fuzzed.yaml"
 
-    def check(data, configuration):
+    def check(configuration):
         file.write_text(yaml.safe_dump(configuration, allow_unicode=False), encoding="utf-8")
         good = checked("validate", file)
         dry = checked("run", file, "--dry-run")
         assert (good is None) == (dry is None)
 
-    fuzz(80 * share, configurations().flatmap(mutated), check)
+    fuzz(80 * share, st.tuples(configurations().flatmap(lambda one: mutated(lambda: one))), check)
 
 
 @EXAMPLES
@@ -300,37 +322,30 @@ def test_mutated_rows_give_no_traceback_and_no_number_that_contradicts_itself(sh
     folder, rows, _ = recorded
     run = shutil.copytree(folder, tmp_path / "run")
 
-    def check(data, changed):
+    def check(changed, kind, is_base):
         lines = [json.dumps(row) for row in changed]
         (run / ROWS_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         report = checked("report", run, "--format", "json")
         if report is not None:
-            check_report(report, changed)
-        assert (checked("report", run, "--format", data.draw(FORMATS)) is None) == (report is None)
-        both = (folder, run) if data.draw(st.booleans()) else (run, folder)
+            check_report(report, run)
+        assert (checked("report", run, "--format", kind) is None) == (report is None)
+        both = (run, folder) if is_base else (folder, run)
         checked("compare", *both, "--format", "json", allowed=(0, 1, 3))
 
-    fuzz(70 * share, mutated(rows), check)
+    fuzz(70 * share, st.tuples(mutated(lambda: rows), FORMATS, st.booleans()), check)
 
 
 @EXAMPLES
 def test_a_mutated_manifest_is_read_or_refused_in_one_line(share, recorded, tmp_path):
-    folder, rows, manifest = recorded
+    folder, _, manifest = recorded
     run = shutil.copytree(folder, tmp_path / "run")
 
-    def check(data, changed):
+    def check(changed, kind):
         (run / MANIFEST_FILE).write_text(json.dumps(changed), encoding="utf-8")
         report = checked("report", run, "--format", "json")
         if report is not None:
-            check_report(report, rows)
-        checked(
-            "compare",
-            folder,
-            run,
-            "--format",
-            data.draw(st.sampled_from(["table", "markdown", "json"])),
-            allowed=(0, 1, 3),
-        )
+            check_report(report, run)
+        checked("compare", folder, run, "--format", kind, allowed=(0, 1, 3))
         checked("replay", run, "--clock", "profile:cpu-2core", allowed=(0, 1))
 
-    fuzz(50 * share, mutated(manifest), check)
+    fuzz(50 * share, st.tuples(mutated(lambda: manifest), st.sampled_from(["table", "markdown", "json"])), check)
