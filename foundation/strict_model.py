@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Strict, ValidationError
 FromList = Strict(False)
 """Annotates a tuple: YAML and JSON have lists alone. Its items stay strict."""
 
+_SHOWN = 100
+
 
 class StrictModel(BaseModel):
     """Refuses unknown keys and values of another type, is immutable, and documents each field in place."""
@@ -49,6 +51,12 @@ class Fault:
     def is_missing_key(self) -> bool:
         """Whether a required key is missing."""
         return self.kind == "missing"
+
+    @property
+    def shown(self) -> str:
+        """The value given, as text cut to what a line has room for."""
+        text = repr(self.given)
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
     def line(self, whole: str = "") -> str:
         """Return key and message; `whole` stands for the key where the values as a whole are wrong."""

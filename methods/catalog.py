@@ -175,7 +175,7 @@ def _refused(name: str, fault: Fault, origins: Mapping[str, str]) -> UserError:
     if fault.is_unknown_key:
         return unknown_name(f"key of method {name!r}", key, ["name", "base", *Settings.model_fields])
     where = f"{key}, of the pair's defaults" if origins.get(key) == "pair" else key
-    given = "" if isinstance(fault.given, dict) else f" (given: {fault.given!r})"
+    given = "" if isinstance(fault.given, dict) else f" (given: {fault.shown})"
     return UserError(f"method {name!r}: {where}: {fault.message}{given}")
 
 

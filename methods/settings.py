@@ -91,7 +91,7 @@ class Settings(StrictModel):
             fault = first_fault(error)
             if fault.is_unknown_key:
                 raise unknown_name(f"option of {method}", fault.key, kind.model_fields) from error
-            given = f" (given: {fault.given!r})" if fault.place else ""
+            given = f" (given: {fault.shown})" if fault.place else ""
             raise UserError(f"options: {fault.line()}{given}") from error
 
     @property

@@ -90,7 +90,7 @@ def load_configuration(path: Path | None, flags: Mapping[str, Any]) -> Configura
         fault = first_fault(error)
         key = str(fault.place[0])
         source = _flag(key) if key in flags else f"{where}: {key}"
-        raise UserError(f"{source}: {fault.message} (given: {fault.given!r})") from error
+        raise UserError(f"{source}: {fault.message} (given: {fault.shown})") from error
     return Configuration(
         config=config,
         origins={key: origin for origin, layer in layers.items() for key in layer},
@@ -112,7 +112,7 @@ def from_flags(model: type[SettingsModel], flags: Mapping[str, Any]) -> Settings
         key = str(fault.place[0])
         if fault.is_missing_key:
             raise UserError(f"{_flag(key)}: missing; {model.model_fields[key].description}") from error
-        raise UserError(f"{_flag(key)}: {fault.message} (given: {fault.given!r})") from error
+        raise UserError(f"{_flag(key)}: {fault.message} (given: {fault.shown})") from error
 
 
 def _flag(key: str) -> str:

@@ -36,13 +36,13 @@ class RunConfig(StrictModel):
     """Folder for the rows; null makes runs/<time>."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Draws and orders derive from it."""
-    temperature: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    """0 is greedy."""
+    temperature: float = Field(default=0.0, ge=0.0, le=1000.0, allow_inf_nan=False)
+    """0 is greedy; else at least 0.001, below which logits overflow."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Nucleus mass kept, in (0, 1]."""
     top_k: int = Field(default=0, ge=0, lt=2**31)
     """Tokens kept; 0 keeps all."""
-    repetition_penalty: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
+    repetition_penalty: float = Field(default=1.0, ge=0.001, le=1000.0, allow_inf_nan=False)
     """1 is none."""
     stop: list[str] = Field(default_factory=list)
     """Strings that end an answer."""
@@ -119,6 +119,13 @@ class RunConfig(StrictModel):
             return datetime.strptime(value, "%Y-%m-%d").date()
         except (TypeError, ValueError) as error:
             raise ValueError("give a day, such as 2024-07-26") from error
+
+    @field_validator("temperature")
+    @classmethod
+    def _logits_stay_finite(cls, value: float) -> float:
+        if 0 < value < 0.001:
+            raise ValueError("give 0 (greedy), or 0.001 to 1000")
+        return value
 
     @field_validator("stop", mode="before")
     @classmethod

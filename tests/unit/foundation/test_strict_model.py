@@ -40,6 +40,12 @@ def test_a_value_of_another_type_is_no_number(share):
     assert fault_of({"name": "a", "parts": [{"share": share}]}).key == "parts.0.share"
 
 
+def test_a_long_value_is_cut_where_it_is_shown():
+    shown = fault_of({"name": ["x" * 500]}).shown
+    assert shown.startswith("['xxx")
+    assert len(shown) == 101
+
+
 def test_values_that_are_wrong_as_a_whole_have_no_key():
     fault = fault_of("text")
     assert fault.key == ""
