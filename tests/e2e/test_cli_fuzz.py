@@ -17,9 +17,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.config.run_config import config_schema
-from harness.records.manifest import MANIFEST_FILE
+from harness.records.manifest import MANIFEST_FILE, Manifest
 from harness.records.rows import ROWS_FILE, read_rows
-from harness.records.schema import DECODING_KEYS
+from harness.records.schema import DECODING_KEYS, Row
 from methods.schedulers.scheduler import UNCHANGING
 from methods.settings import DRAFTING_KEYS, Settings
 from treegraft.cli.main import invoke
@@ -115,12 +115,30 @@ def _methods(parameters):
     return st.sampled_from(NAMES) | st.fixed_dictionaries(plain) | st.fixed_dictionaries(grafted, optional=drafting)
 
 
-def places(value, path=()):
-    """Yield the path to every value inside a value."""
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in parts:
-        yield (*path, key)
-        yield from places(part, (*path, key))
+def numbers(value, path=()):
+    """Yield the path to every number inside a value."""
+    if isinstance(value, int | float):
+        yield path
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from numbers(part, (*path, key))
+
+
+@st.composite
+def places(draw, document):
+    """A path to a value inside a document: to any number, or from the top down to anything.
+
+    Either way, what stands in a long list is drawn no more often than what stands in a key of its own.
+    """
+    by_kind = defaultdict(list)
+    for path in numbers(document) if draw(st.booleans()) else ():
+        by_kind[tuple(key for key in path if isinstance(key, str))].append(path)
+    if by_kind:
+        return draw(st.sampled_from(draw(st.sampled_from([*by_kind.values()]))))
+    path, value = [], document
+    while isinstance(value, dict | list) and value and not (path and draw(st.integers(0, 7)) == 0):
+        path.append(draw(st.sampled_from([*value] if isinstance(value, dict) else range(len(value)))))
+        value = value[path[-1]]
+    return path
 
 
 def inside(value, path):
@@ -129,43 +147,52 @@ def inside(value, path):
     return value
 
 
+def keys_of(*models):
+    """Return the names of all fields of some models, and of what they hold."""
+    schemas = [model.model_json_schema() for model in models]
+    parts = [part for schema in schemas for part in (schema, *schema.get("$defs", {}).values())]
+    return sorted({key for part in parts for key in part.get("properties", {})} | {"unknown"})
+
+
+KEYS = keys_of(Manifest, Row, Settings)
+
+
 @st.composite
-def replacements(draw, old, others):
-    """What takes a value's place."""
-    kind = draw(st.sampled_from(["retyped", "huge", "number", "near", "unicode", "nested", "another's"]))
+def replacements(draw, old, another):
+    """What takes a value's place: one that is wrong in some way, or `another`'s."""
+    key = draw(st.sampled_from(KEYS))
     is_number = isinstance(old, int | float) and abs(old) < 1e300
     choices = {
-        "retyped": [str(old), [old], {"a": old}, None, True, False, 0, "", [], {}],
-        "huge": [*HUGE, "x" * 5000, [old] * 500],
-        "number": NUMBERS,
         "near": [old + 1, old - 1, -old, old * 10, old / 2, float(old)] if is_number else [None],
+        "huge": [*HUGE, "x" * 5000, [None if isinstance(old, dict | list) else old] * 500],
+        "number": NUMBERS,
+        "retyped": [str(old), [old], {key: old}, None, True, False, 0, "", [], {}],
         "unicode": WEIRD,
-        "nested": [[[old]], {"a": {"b": [old]}}, [[]] * 3, DEEP],
-        "another's": others,
+        "nested": [[[old]], {key: {"b": [old]}}, [[]] * 3, DEEP],
+        "another's": [another],
     }
-    return copy.deepcopy(draw(st.sampled_from(choices[kind])))
+    kinds = ["near", "near", "near", "huge", "number", "retyped"] if is_number else [*choices][1:]
+    return copy.deepcopy(draw(st.sampled_from(choices[draw(st.sampled_from(kinds))])))
 
 
 @st.composite
 def mutated(draw, recall):
-    """A copy of what `recall` returns with one to three mutations: dropped, renamed, replaced."""
+    """A copy of what `recall` returns with one to three mutations: dropped, added, renamed, replaced."""
     document = copy.deepcopy(recall())
     for _ in range(draw(st.integers(1, 3))):
-        paths = [*places(document)]
-        if not paths:
+        if not document:
             break
-        kinds = defaultdict(list)  # a list's items are of one kind, so that long lists draw no more than a key does
-        for path in paths:
-            kinds[tuple("" if isinstance(key, int) else key for key in path)].append(path)
-        *above, key = draw(st.sampled_from(draw(st.sampled_from([*kinds.values()]))))
-        parent = inside(document, above)
-        kind = draw(st.sampled_from(["drop", "rename", *["replace"] * 8]))
+        *above, key = draw(places(document))
+        parent, another = inside(document, above), inside(document, draw(places(document)))
+        kind = draw(st.sampled_from(["drop", "add", "rename", *["replace"] * 9]))
         if kind == "drop":
             del parent[key]
+        elif kind == "add" and isinstance(parent, dict):
+            parent[draw(st.sampled_from(KEYS))] = draw(replacements(parent[key], another))
         elif kind == "rename" and isinstance(parent, dict):
-            parent[draw(st.sampled_from([*WORDS, *WEIRD]))] = parent.pop(key)
+            parent[draw(st.sampled_from([*KEYS, *WEIRD]))] = parent.pop(key)
         else:
-            parent[key] = draw(replacements(parent[key], [inside(document, path) for path in paths[-50:]]))
+            parent[key] = draw(replacements(parent[key], another))
     return document
 
 
@@ -340,12 +367,18 @@ def test_a_mutated_manifest_is_read_or_refused_in_one_line(share, recorded, tmp_
     folder, _, manifest = recorded
     run = shutil.copytree(folder, tmp_path / "run")
 
-    def check(changed, kind):
+    def check(changed, kind, draws):
         (run / MANIFEST_FILE).write_text(json.dumps(changed), encoding="utf-8")
         report = checked("report", run, "--format", "json")
         if report is not None:
             check_report(report, run)
         checked("compare", folder, run, "--format", kind, allowed=(0, 1, 3))
         checked("replay", run, "--clock", "profile:cpu-2core", allowed=(0, 1))
+        if draws:
+            checked("show", run, "nq/1", "--method", "treegraft-fixed")
 
-    fuzz(50 * share, st.tuples(mutated(lambda: manifest), st.sampled_from(["table", "markdown", "json"])), check)
+    fuzz(
+        50 * share,
+        st.tuples(mutated(lambda: manifest), st.sampled_from(["table", "markdown", "json"]), st.booleans()),
+        check,
+    )
