@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,38 @@ import yaml
 
 from foundation.errors import UserError
 
+_NUMBERS = {
+    "tag:yaml.org,2002:int": r"^[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)$",
+    "tag:yaml.org,2002:float": r"""^[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?$
+        |^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$""",
+}
+_LARGEST = 2**63  # beyond it no field has a meaning, and printing one may be refused
+
 
 class _OnceLoader(yaml.SafeLoader):
+    """Duplicate keys, numbers beyond 64 bits and `1:30`, which YAML 1.1 reads as 90, are not taken silently."""
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        value: int = super().construct_yaml_int(node)
+        if abs(value) >= _LARGEST:
+            raise yaml.YAMLError(f"the number in line {node.start_mark.line + 1} has more than 64 bits")
+        return value
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.YAMLError(f"the key {key!r} stands twice; remove one")
         return super().construct_mapping(node, deep)
+
+
+_OnceLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBERS]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_OnceLoader.add_constructor("tag:yaml.org,2002:int", _OnceLoader.construct_yaml_int)
+for _tag, _pattern in _NUMBERS.items():
+    _OnceLoader.add_implicit_resolver(_tag, re.compile(_pattern, re.VERBOSE), list("-+0123456789."))
 
 
 def read_yaml(text: str) -> Any:

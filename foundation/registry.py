@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Generic, TypeVar
 
 from foundation.errors import UserError
+from foundation.plain_text import check_name
 
 T = TypeVar("T")
 
@@ -50,7 +51,11 @@ class Registry(Generic[T]):
         return decorate
 
     def add(self, name: str, thing: T) -> None:
-        """Register `thing`; raises UserError if the name is taken by another object."""
+        """Register `thing`; raises UserError if the name is no name, or taken by another object."""
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise UserError(f"{self.kind} {name[:100]!r}: {error}") from error
         if self._objects.get(name, thing) is not thing:
             raise UserError(f"two {self.kind}s are called {name!r}: rename one of them")
         self._objects[name] = thing

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Strict, ValidationError
+
+FromList = Strict(False)
+"""Annotates a tuple: YAML and JSON have lists alone. Its items stay strict."""
 
 _SHOWN = 100
 
 
 class StrictModel(BaseModel):
-    """Refuses unknown keys, is immutable, and documents each field in place."""
+    """Refuses unknown keys and values of another type, is immutable, and documents each field in place."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class FiniteModel(StrictModel):

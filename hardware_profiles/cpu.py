@@ -18,7 +18,7 @@ _TICK_S = 0.02  # two ticks of the kernel's accounting, its resolution in a shor
 
 
 class CpuWatch:
-    """Compares the machine's busy time with this process's, from `start` to `stop`.
+    """Compares the machine's busy time with that of this process and its children, from `start` to `stop`.
 
     Telemetry: `others_cores`, mean cores held by other processes; `rss_mib`, resident memory at the end; `mhz`, mean
     core clock at the end, if known. Marks: `cpu-contention`, others held over a tenth of a core; `cpu-slowed`, the
@@ -51,10 +51,21 @@ class CpuWatch:
 
     def _others_seconds(self) -> float:
         machine = psutil.cpu_times()
-        own = self._process.cpu_times()
         idle = machine.idle + getattr(machine, "iowait", 0.0)
         guest = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)  # already part of user time
-        return sum(machine) - guest - idle - own.user - own.system
+        return sum(machine) - guest - idle - self._own_seconds()
+
+    def _own_seconds(self) -> float:
+        """Return the time of this process and its children, in which outside engines run."""
+        own = self._process.cpu_times()
+        seconds = own.user + own.system + own.children_user + own.children_system  # of children that ended
+        for child in self._process.children(recursive=True):
+            try:
+                times = child.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            seconds += times.user + times.system
+        return seconds
 
 
 def allowed_cores() -> int | None:

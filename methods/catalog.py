@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from foundation.errors import UserError
 from foundation.registry import entry_points, unknown_name
+from foundation.roles import DrafterRole
 from foundation.strict_model import Fault, StrictModel, first_fault
 from methods.facts import MethodFacts
 from methods.settings import Settings
@@ -69,7 +70,7 @@ class MethodSpec(StrictModel):
         return facts_of(self.family)
 
     @property
-    def needed_drafters(self) -> tuple[str, ...]:
+    def needed_drafters(self) -> tuple[DrafterRole, ...]:
         """Neural drafters of the pair that it needs: `middle`, `small`, both or none."""
         return self.facts.needed_drafters(self.settings)
 

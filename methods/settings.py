@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, StrictFloat, StrictInt, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from foundation.errors import UserError
 from foundation.registry import unknown_name
-from foundation.strict_model import StrictModel, first_fault
+from foundation.strict_model import FromList, StrictModel, first_fault
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -20,13 +20,13 @@ class _Drafting:
 class Settings(StrictModel):
     """A method's parameters; the defaults are the global ones."""
 
-    steps: Annotated[StrictInt, _Drafting] = Field(default=5, ge=1, le=32)
+    steps: Annotated[int, _Drafting] = Field(default=5, ge=1, le=32)
     """Drafting steps a round (D)."""
-    width: Annotated[StrictInt, _Drafting] = Field(default=10, ge=1, le=64)
+    width: Annotated[int, _Drafting] = Field(default=10, ge=1, le=64)
     """Frontier size, and first tokens after which a node's look-up stops (W)."""
-    budget: Annotated[StrictInt, _Drafting] = Field(default=15, ge=1, le=1024)
+    budget: Annotated[int, _Drafting] = Field(default=15, ge=1, le=1024)
     """Draft nodes sent to the target a round, root not counted (N)."""
-    longest_match: Annotated[StrictInt, _Drafting] = Field(default=5, ge=1, le=32)
+    longest_match: Annotated[int, _Drafting] = Field(default=5, ge=1, le=32)
     """Longest n-gram that the small drafter matches (m)."""
     exhaustion: Annotated[Literal["release", "continue"], _Drafting] = "continue"
     """Whether nodes with fewer than `width` continuations are drafted from again."""
@@ -37,19 +37,19 @@ class Settings(StrictModel):
     scheduler: str = "never"
     """Scheduler that decides when to call the middle drafter: `never`, `always`, `fixed` by `schedule`, `early`,
     `entropy-confidence`, `candidate-score-gap`, `latency-normalized`, `learned`, `planner`, or a plug-in's."""
-    schedule: tuple[Literal[0, 1], ...] | None = None
+    schedule: Annotated[tuple[Literal[0, 1], ...], FromList] | None = None
     """For the fixed scheduler: per drafting step, 1 to call the middle drafter; null is every other step."""
-    max_calls: StrictInt | None = Field(default=None, ge=0)
+    max_calls: int | None = Field(default=None, ge=0)
     """Most middle calls a round of heuristic and learned schedulers (B0); null is floor(T_tgt / T_mid)."""
-    threshold: StrictFloat | None = Field(default=None, allow_inf_nan=False)
+    threshold: float | None = Field(default=None, allow_inf_nan=False)
     """A heuristic scheduler's threshold (tau)."""
-    call_gain: StrictFloat | None = Field(default=None, ge=0, allow_inf_nan=False)
+    call_gain: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Extra tokens per call, for the latency-normalized heuristic; a constant of the pair."""
     artifact: str | None = None
     """Trained artifact of the learned scheduler and the planner: a packaged name, or a folder of `treegraft fit`."""
     signals: Literal["full", "no-context", "no-history", "no-tree", "plus"] = "full"
     """Signals of the learned scheduler: the paper's (full), those without one group, or look-up's too (plus)."""
-    look_back: Annotated[StrictInt, _Drafting] = Field(default=5, ge=0, le=32)
+    look_back: Annotated[int, _Drafting] = Field(default=5, ge=0, le=32)
     """Layers above the frontier that reselection may pick from (L)."""
     reselect: Annotated[Literal["unexpanded", "all", "off"], _Drafting] = "unexpanded"
     """Candidate set of reselection: nodes not yet expanded in the round, all nodes, or no reselection at all."""

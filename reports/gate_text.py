@@ -8,6 +8,7 @@ from dataclasses import asdict
 from textwrap import fill
 
 from foundation.errors import UserError
+from foundation.plain_text import json_text, markdown_text, visible
 from reports.columns import EMPTY, Column, Table, compared, table, value, with_interval
 from reports.compare import Comparison
 from reports.gate import GateLine
@@ -58,11 +59,11 @@ def render_comparison(comparison: Comparison, format: str) -> str:
 
 def _table(comparison: Comparison) -> str:
     parts = [_conclusion(comparison)]
-    parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
+    parts += ["\n".join(f"- {visible(reason)}" for reason in comparison.obstacles)]
     for one in _tables(comparison):
-        body = [[*cells, fill(verdict, VERDICT_WIDTH)] for *cells, verdict in one.body]
-        parts.append(f"{one.title}\n{terminal_grid(body, one.headers)}")
-    parts += [fill(text, TEXT_WIDTH) for text in _context(comparison)]
+        body = [[*cells, fill(visible(verdict), VERDICT_WIDTH)] for *cells, verdict in one.body]
+        parts.append(f"{visible(one.title)}\n{terminal_grid(body, one.headers)}")
+    parts += [fill(visible(text), TEXT_WIDTH) for text in _context(comparison)]
     if comparison.lines:
         parts.append("\n".join(fill(text, TEXT_WIDTH) for text in LEGEND))
     return "\n\n".join(part for part in parts if part)
@@ -70,9 +71,11 @@ def _table(comparison: Comparison) -> str:
 
 def _markdown(comparison: Comparison) -> str:
     parts = [f"### treegraft compare: {_conclusion(comparison)}"]
-    parts += ["\n".join(f"- {reason}" for reason in comparison.obstacles)]
-    parts += [f"Times {one.title}.\n\n{github_grid(one.body, one.headers)}" for one in _tables(comparison)]
-    parts += _context(comparison)
+    parts += ["\n".join(f"- {markdown_text(reason)}" for reason in comparison.obstacles)]
+    parts += [
+        f"Times {markdown_text(one.title)}.\n\n{github_grid(one.body, one.headers)}" for one in _tables(comparison)
+    ]
+    parts += map(markdown_text, _context(comparison))
     if comparison.lines:
         legend = "\n".join(f"- {text}" for text in LEGEND)
         parts.append(f"<details><summary>What the columns mean</summary>\n\n{legend}\n\n</details>")
@@ -91,7 +94,7 @@ def _json(comparison: Comparison) -> str:
         **{_JSON_KEYS.get(key, key): value for key, value in asdict(comparison).items()},
         "legend": list(LEGEND),
     }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return json_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {"table": _table, "markdown": _markdown, "json": _json}

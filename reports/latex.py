@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
+from foundation.plain_text import visible
 from reports.columns import Table, alignment
 
 _TEXT = {
@@ -27,7 +28,7 @@ _TEXT = {
 
 def latex_text(text: str) -> str:
     """Return a text escaped for LaTeX."""
-    return "".join(_TEXT.get(sign, sign) for sign in text)
+    return "".join(_TEXT.get(sign, sign) for sign in visible(text))
 
 
 def latex_table(block: Table) -> str:

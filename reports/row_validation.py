@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from harness.records.schema import Forward, Round, Row
+from harness.records.schema import EdgeTally, Forward, Round, Row
 
 BASELINE = "autoregressive"
 NOT_IDENTICAL = "verdict identical, but the tokens are not the baseline's"
 
-_MOST = 2**31  # tokens in a forward: beyond is a slip
+_LARGEST_TREE = 2**16  # nodes drafted in a round before it is pruned; ours stay under a thousand
+_TALLIED = {"middle", "small", "both"}
 
 
 def contradiction(row: Row) -> str | None:
@@ -20,7 +21,8 @@ def contradiction(row: Row) -> str | None:
     if row.prefill_tokens and row.prefill and seen < (row.prompt_tokens or 0):
         return "prefill yielded tokens without the whole prompt"
     if row.rounds is None:
-        return "spans without rounds" if row.spans is not None else None
+        beside = [name for name, part in (("spans", row.spans), ("edges", row.edges)) if part is not None]
+        return f"{beside[0]} without rounds" if beside else None
     return _of_rounds(row, row.rounds)
 
 
@@ -33,13 +35,29 @@ def _of_rounds(row: Row, rounds: list[Round]) -> str | None:
         return "rounds with and without a schedule or forwards"
     if not all(map(_is_round, rounds)):
         return "a round's schedule and forwards contradict each other"
+    text = (row.prompt_tokens or 0) + row.committed
+    if not all(_fits(forward, text) for one in rounds for forward in one.forwards):
+        return "a forward has more tokens than text and tree"
+    if not all(0 <= one.drafted < _LARGEST_TREE and 0 <= (one.by_middle or 0) <= one.accepted for one in rounds):
+        return "a round counts more nodes of a drafter than it accepted, or drafted a tree beyond reason"
+    return None if row.edges is None else _of_edges(row.edges, rounds)
+
+
+def _of_edges(edges: EdgeTally, rounds: list[Round]) -> str | None:
+    if not edges.keys() <= _TALLIED:
+        return f"edges of a drafter other than {', '.join(sorted(_TALLIED))}"
+    if sum(one.edges for bins in edges.values() for one in bins) > _LARGEST_TREE * len(rounds):
+        return "more edges than the rounds can have drafted"
     return None
+
+
+def _fits(forward: Forward, text: int) -> bool:
+    most = text + _LARGEST_TREE
+    return 0 < forward.tokens <= most and 0 <= forward.context <= most
 
 
 def _is_round(one: Round) -> bool:
     if one.schedule is not None and not {*one.schedule} <= {0, 1}:
-        return False
-    if not all(0 < forward.tokens < _MOST and 0 <= forward.context < _MOST for forward in one.forwards):
         return False
     verified = [forward.tokens for forward in one.forwards if forward.role == "target"]
     if one.forwards and verified != [one.drafted + 1]:

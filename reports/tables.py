@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from tabulate import SEPARATING_LINE, tabulate
 
 from foundation.errors import UserError
 from foundation.gc_control import paused_collection
+from foundation.plain_text import csv_text, json_text, markdown_text, visible
 from harness.records.rows import read_rows
 from harness.records.schema import Row
 from reports.columns import Table, alignment
@@ -124,24 +126,28 @@ def to_table(report: Report) -> str:
     """Return plain tables for a terminal, at most about 120 columns wide."""
     tables = report.blocks()
     return _sections(
-        "\n".join(report.facts.sources),
-        *("\n".join([one.title, terminal_grid(one.body, one.headers), *_folded(one.notes)]) for one in tables),
+        "\n".join(map(visible, report.facts.sources)),
+        *("\n".join([visible(one.title), terminal_grid(one.body, one.headers), *_folded(one.notes)]) for one in tables),
         *_folded(report.remarks()),
         "\n".join(LEGEND),
     )
 
 
 def _folded(texts: Iterable[str]) -> list[str]:
-    return [fill(text, TEXT_WIDTH) for text in texts]
+    return [fill(visible(text), TEXT_WIDTH) for text in texts]
 
 
 def to_markdown(report: Report) -> str:
     """Return GitHub tables."""
-    tables = report.blocks()
     return _sections(
-        "\n".join(f"- {source}" for source in report.facts.sources),
-        *(_sections(f"### {block.title}", github_grid(block.body, block.headers), *block.notes) for block in tables),
-        *report.remarks(),
+        "\n".join(f"- {markdown_text(source)}" for source in report.facts.sources),
+        *(
+            _sections(
+                f"### {markdown_text(one.title)}", github_grid(one.body, one.headers), *map(markdown_text, one.notes)
+            )
+            for one in report.blocks()
+        ),
+        *map(markdown_text, report.remarks()),
         "\n".join(f"- {text}" for text in LEGEND),
     )
 
@@ -149,7 +155,7 @@ def to_markdown(report: Report) -> str:
 def to_latex(report: Report) -> str:
     """Return LaTeX tables for the package booktabs; the legend stands in comments."""
     return _sections(
-        "\n".join(f"% {text}" for text in (*report.facts.sources, *LEGEND, *WIDE_LEGEND)),
+        "\n".join(f"% {visible(text)}" for text in (*report.facts.sources, *LEGEND, *WIDE_LEGEND)),
         *(latex_table(block) for block in report.blocks(wide=True)),
         *map(latex_paragraph, report.remarks()),
     )
@@ -158,12 +164,16 @@ def to_latex(report: Report) -> str:
 def to_csv(report: Report) -> str:
     """Return one flat table, one line a clock, pair, task and method, without factors or further tables."""
     text = io.StringIO()
-    lines = [{**line.flat(), **_cells(line)} for line in report.lines]
+    lines = [_harmless({**line.flat(), **_cells(line)}) for line in report.lines]
     columns = [name for name in lines[0] if name != "factors"]
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue().rstrip("\n")
+
+
+def _harmless(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: csv_text(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _cells(line: SummaryLine) -> dict[str, str]:
@@ -190,7 +200,7 @@ def to_json(report: Report) -> str:
             *([GPU_LEGEND] if report.gpus else []),
         ],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return json_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 FORMATS: dict[str, Callable[[Report], str]] = {
@@ -207,13 +217,13 @@ def _sections(*parts: str) -> str:
 
 
 def github_grid(body: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-    """Return a GitHub table, with line breaks and bars in cells escaped."""
-    cells = [[" ".join(cell.split()).replace("|", r"\|") for cell in line] for line in body]
+    """Return a GitHub table whose cells are text."""
+    cells = [[markdown_text(" ".join(cell.split())) for cell in line] for line in body]
     return tabulate(cells, headers, "github", colalign=alignment(headers), disable_numparse=True)
 
 
 def terminal_grid(body: list[list[str]], headers: Sequence[str]) -> str:
     """Return a plain table whose first column, the method, is folded."""
     # Headers as a row of their own: as headers, tabulate would pad each by two columns, past the screen's edge.
-    rows = [list(headers), SEPARATING_LINE, *([fill(name, METHOD_WIDTH), *cells] for name, *cells in body)]
+    rows = [list(headers), SEPARATING_LINE, *([fill(visible(name), METHOD_WIDTH), *cells] for name, *cells in body)]
     return tabulate(rows, tablefmt="simple", colalign=alignment(headers), disable_numparse=True)

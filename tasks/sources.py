@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 from foundation.errors import UserError
 from tasks.formats import from_fastchat, from_upstream, in_categories, is_fastchat
@@ -13,6 +14,8 @@ from tasks.hub import Unavailable, hub_records
 from tasks.question import Question, digest
 from tasks.records import Record, read_records
 from tasks.task import SplitName, Task
+
+SourceName = Literal["data", "package", "hub", "embedded"]
 
 EMBEDDED = Path(__file__).parent / "embedded"
 OWN_NAMES = {"eval": "question.jsonl", "fit": "fit.jsonl"}
@@ -32,7 +35,7 @@ class Loaded:
     task: str
     split: str
     questions: list[Question]
-    source: str
+    source: SourceName
     """One of "data", "package", "hub" and "embedded"."""
     origin: str
     """File in the data folder, package==version, hub id@revision, or embedded file."""
@@ -148,6 +151,6 @@ def _rows(task: Task, split: SplitName, records: Iterable[Record], place: str) -
 
 
 def _loaded(
-    task: Task, split: SplitName, questions: list[Question], source: str, origin: str, notes: tuple[str, ...]
+    task: Task, split: SplitName, questions: list[Question], source: SourceName, origin: str, notes: tuple[str, ...]
 ) -> Loaded:
     return Loaded(task.name, split, questions, source, origin, digest(questions), notes)

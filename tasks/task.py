@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from foundation.errors import UserError
 from foundation.plain_yaml import yaml_values
-from foundation.strict_model import StrictModel, first_fault
+from foundation.strict_model import FromList, StrictModel, first_fault
 
 SplitName = Literal["eval", "fit"]
 
@@ -40,9 +40,9 @@ class PromptFormat(StrictModel):
 class Split(StrictModel):
     """One split of a task: its file or hub split, and its rows."""
 
-    rows: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(gt=0)]]
+    rows: Annotated[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(gt=0)]], FromList]
     """First row and the row after the last, counted from 0 among the rows that `max_chars` lets through."""
-    files: tuple[str, ...] = ()
+    files: Annotated[tuple[str, ...], FromList] = ()
     """Upstream file names (glob patterns) looked for in `DIR/<task>/`; the first pattern that matches wins."""
     hub: str | None = None
     """Name of the split on the hub."""
@@ -87,7 +87,7 @@ class Task(StrictModel):
     """Licence of the questions, not of this project."""
     prompt: PromptFormat
     """How a record in the source's own format becomes a question."""
-    spec_bench: tuple[str, ...] = ()
+    spec_bench: Annotated[tuple[str, ...], FromList] = ()
     """Categories of a Spec-Bench `question.jsonl` that belong to this task."""
     package: Package | None = None
     """Installed distribution with the records of both splits."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from foundation.errors import UserError
+from foundation.plain_text import check_name
 from foundation.plain_yaml import read_keys
 from foundation.registry import unknown_name
 from foundation.strict_model import first_fault
@@ -130,6 +131,10 @@ def _definitions(entries: Any) -> Definitions:
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             raise UserError(f"methods: a definition has no name: {entry!r}; write {{name: mine, base: all-small}}")
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise UserError(f"methods: {name[:100]!r}: {error}") from error
         if name in catalogue() or name in definitions:
             raise UserError(f"methods: the name {name!r} is taken; choose another for the definition")
         if not isinstance(entry.get("base"), str):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from foundation.strict_model import StrictModel
+from foundation.strict_model import FromList, StrictModel
 from methods.catalog import BASELINE
-from methods.core.engines import EngineChoice
+from methods.core.engines import DeviceName, EngineChoice
 from methods.settings import Settings
 
 
@@ -24,9 +24,9 @@ class RunConfig(StrictModel):
     methods: list[str | dict[str, Any]] = Field(default=[BASELINE, "all-small", "prompt-lookup"], min_length=1)
     """Names of methods, or definitions {name, base, and parameters}; `autoregressive` is always run, and so
     is the baseline of another engine."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, lt=2**31)
     """Most questions a task; null takes all."""
-    max_new_tokens: int = Field(default=128, ge=1)
+    max_new_tokens: int = Field(default=128, ge=1, lt=2**20)
     """Most tokens an answer."""
     data: str | None = None
     """Folder with <task>/question.jsonl, or `embedded`: the built-in set; else TREEGRAFT_DATA, or the first source."""
@@ -40,7 +40,7 @@ class RunConfig(StrictModel):
     """0 is greedy; else at least 0.001, below which logits overflow."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Nucleus mass kept, in (0, 1]."""
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, lt=2**31)
     """Tokens kept; 0 keeps all."""
     repetition_penalty: float = Field(default=1.0, ge=0.001, le=1000.0, allow_inf_nan=False)
     """1 is none."""
@@ -61,7 +61,7 @@ class RunConfig(StrictModel):
     """Draft nodes that tree methods send to the target a round; null takes the pair's, or 15."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Threads of the CPU forwards; null takes OMP_NUM_THREADS, or one a physical core that it may use."""
-    device: str = "cpu"
+    device: DeviceName = "cpu"
     """cpu, cuda, or cuda:<index>."""
     engine: EngineChoice = "auto"
     """`lean`, our own forward of the dense decoder family; `hf`, Hugging Face's of any; `auto`: lean where it can."""
@@ -70,7 +70,7 @@ class RunConfig(StrictModel):
     precision should (flips are counted; external baselines decode their own)."""
     clock: str = "wall"
     """`wall` measures; `profile:NAME` charges the same forwards what they cost on that device."""
-    latency: tuple[float, float] | None = None
+    latency: Annotated[tuple[float, float], FromList] | None = None
     """T,M: verify latency and draft latency in milliseconds, for schedulers; null measures them once a run."""
     trust_remote_code: bool = False
     """Let a model from the hub bring code of its own."""
@@ -98,7 +98,10 @@ class RunConfig(StrictModel):
         parts = value.split(",") if isinstance(value, str) else value
         if parts is not None and (not isinstance(parts, list | tuple) or len(parts) != 2):
             raise ValueError("give two times, such as 69.4,44.2")
-        return parts
+        try:
+            return [float(part) for part in value.split(",")] if isinstance(value, str) else parts
+        except ValueError as error:
+            raise ValueError("give two times, such as 69.4,44.2") from error
 
     @field_validator("latency")
     @classmethod

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from foundation.strict_model import StrictModel
-from methods.core.engines import EngineChoice
+from methods.core.engines import DeviceName, EngineChoice
 
 
 class DistilSettings(StrictModel):
@@ -61,7 +61,7 @@ class DistilSettings(StrictModel):
     """Most tokens of an answer that agreement is measured on."""
     dtype: Literal["bf16", "fp32"] | None = None
     """bf16 or fp32; null is the pair's own."""
-    device: str = "cpu"
+    device: DeviceName = "cpu"
     """Torch device."""
     engine: EngineChoice = "auto"
     """`lean`, our own forward of the dense decoder family; `hf`, Hugging Face's of any; `auto`: lean where it can."""
@@ -73,7 +73,12 @@ class DistilSettings(StrictModel):
     @field_validator("layers", mode="before")
     @classmethod
     def _split_layers(cls, value: object) -> object:
-        return value.split(",") if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            return [int(part) for part in value.split(",")]
+        except ValueError as error:
+            raise ValueError("give numbers of layers, such as 0,8,16") from error
 
     @field_validator("tasks", mode="before")
     @classmethod

@@ -22,6 +22,7 @@ from harness.models.gguf import dequantised, gguf_tokenizer, quiet_transformers
 from harness.models.pair import MODEL_PACKAGE_LINE, ModelSource, Pair
 from harness.models.prompts import split_markers
 from harness.models.shared_layers import sharing_layers
+from harness.models.stored_weights import keep_stored
 from harness.models.toy import toy_model, toy_tokenizer
 from methods.core.engines import EngineChoice, EngineName
 from methods.core.engines.choice import Engines
@@ -81,6 +82,8 @@ def load_pair(
         raise UserError(
             f"pair {pair.name}: the tokenizer has no chat template; set template: plain in a pair's YAML file"
         )
+    if pair.weights == "as-stored":
+        keep_stored(target, _gguf_file(pair.target, pair))
     if pair.template == "chat":
         refuse_split_markers(tokenizer, pair)
     origins = {"target": weights}

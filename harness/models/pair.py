@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from foundation.errors import UserError
+from foundation.plain_text import Name
 from foundation.plain_yaml import keys_of
 from foundation.registry import unknown_name
 from foundation.strict_model import StrictModel, first_fault
@@ -37,7 +38,7 @@ class ModelSource(StrictModel):
     """Drafters only: these layers of the target, untrained, sharing its weights."""
     distilled: str | None = None
     """Drafters only: a folder that `treegraft distill` wrote, or the name of a packaged one."""
-    toy: dict[str, int] | None = None
+    toy: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] | None = None
     """A random model built in memory: {seed}."""
 
     @property
@@ -65,7 +66,7 @@ class ModelSource(StrictModel):
 class Pair(StrictModel):
     """A target with its middle drafter, tokenizer and template."""
 
-    name: str
+    name: Name
     """Its name in rows."""
     about: str = ""
     """One line for `treegraft ls pairs`."""
@@ -81,6 +82,8 @@ class Pair(StrictModel):
     """Error of methods that need a middle drafter, where there is none."""
     template: Literal["chat", "plain"] = "chat"
     """The tokenizer's chat template, or the bare text of the turns."""
+    weights: Literal["dequantised", "as-stored"] = "dequantised"
+    """`as-stored` keeps the 4-bit weights of the target's GGUF file (Q4_0, Q4_1): few bytes, and a model of its own."""
     dtype: Literal["bf16", "fp32"] = "bf16"
     """Floating-point type unless a run says otherwise."""
     attention: Literal["sdpa", "eager"] = "sdpa"
@@ -96,6 +99,8 @@ class Pair(StrictModel):
     def _target_stands_alone(self) -> Self:
         if self.target.is_derived:
             raise ValueError("target: cannot be made of a target; give hub, path, gguf, package or toy")
+        if self.weights == "as-stored" and not self.target.is_gguf:
+            raise ValueError("weights: as-stored needs a target from a GGUF file; give gguf, or package and file")
         return self
 
 

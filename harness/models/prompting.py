@@ -6,7 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Strict
 
 from foundation.strict_model import StrictModel
 
@@ -21,7 +23,7 @@ class Prompting(StrictModel):
 
     chat_template: str | None = None
     """sha256 of the tokenizer's chat template; null where prompts are bare text."""
-    template_date: date | None = None
+    template_date: Annotated[date, Strict(False)] | None = None
     """The day that the chat template sees; null where it asks for none."""
     tokenizer: str
     """sha256 of the vocabulary, the special tokens and the tokens of a sample text."""

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from foundation.strict_model import StrictModel
-from methods.core.engines import EngineChoice
+from methods.core.engines import DeviceName, EngineChoice
 
 
 class ProfileSettings(StrictModel):
@@ -23,7 +23,7 @@ class ProfileSettings(StrictModel):
     """Tokens and order derive from it."""
     dtype: Literal["bf16", "fp32"] | None = None
     """Floating-point type of the models; null takes the pair's."""
-    device: str = "cpu"
+    device: DeviceName = "cpu"
     """cpu, cuda, or cuda:<index>."""
     engine: EngineChoice = "auto"
     """`lean`, our own forward of the dense decoder family; `hf`, Hugging Face's of any; `auto`: lean where it can."""

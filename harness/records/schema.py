@@ -128,7 +128,7 @@ class TaskData(StrictModel):
     """eval or fit."""
     sha256: str
     """Digest of all questions loaded."""
-    n: int
+    n: int = Field(ge=0)
     """Questions used, after the limit."""
     notes: list[str] = Field(default_factory=list)
     """Why earlier sources were passed over."""

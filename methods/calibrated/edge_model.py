@@ -14,7 +14,7 @@ from pydantic import Field
 from foundation.strict_model import FiniteModel
 from methods.drafters.ngram_index import Evidence
 
-Weights = tuple[Annotated[float, Field(ge=-1e6, le=1e6, strict=True)], ...]
+Weights = tuple[Annotated[float, Field(ge=-1e6, le=1e6)], ...]
 """A bias, and one weight per input."""
 
 MOST_LOGIT = 6.0

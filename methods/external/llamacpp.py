@@ -1,4 +1,4 @@
-"""External baselines: llama.cpp on the target's GGUF file, by its own server in this process and its own clock."""
+"""External baselines: llama.cpp on the target's GGUF file, by its own server and its own clock."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from methods.core.generation import Finish, Forward, Generation
 from methods.core.sampling import DecodingParams
 from methods.core.stopping import Stopper
 from methods.external.facts import FACTS
+from methods.external.llamacpp_server import LlamaServer, ServerSettings
 from methods.external.options import NgramOptions
 from methods.method import Method, Models, register_method
 from methods.settings import Settings
@@ -40,7 +41,7 @@ class LlamaCpp(Method):
         if models.gguf is None:
             raise UserError("llama.cpp reads GGUF files; give a pair whose target is a GGUF file")
         self._file = models.gguf
-        self._server: Any = None
+        self._server: LlamaServer | None = None
         self._context = 0
 
     def generate(self, prompt_ids: Sequence[int], params: DecodingParams) -> Generation:
@@ -56,35 +57,21 @@ class LlamaCpp(Method):
             "cache_prompt": False,
             "return_tokens": True,
         }
-        return _generation(_ask(self._server.listening_address, request), len(prompt_ids), stopper)
+        assert self._server is not None
+        return _generation(_ask(self._server.address, request), len(prompt_ids), stopper)
 
-    def configure(self, speculative: Any, types: Any) -> None:
-        """Set how it drafts: not at all.
-
-        Args:
-            speculative: the parameters of llama.cpp's speculative decoding.
-            types: the enumeration of its types.
-        """
+    def _drafts(self) -> tuple[str | None, dict[str, int]]:
+        """Return the type of llama.cpp's drafts and their sizes."""
+        return None, {}
 
     def _load(self, tokens: int) -> None:
         if tokens < self._context and not self.remembers:
             return
-        import xllamacpp
-
         self._server = None  # frees the old one first
-        params = xllamacpp.CommonParams()
-        params.model.path = str(self._file)
-        params.n_ctx = self._context = max(_LEAST_CONTEXT, 1 << tokens.bit_length())
-        params.n_parallel = 1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = torch.get_num_threads()
-        params.n_gpu_layers = 0
-        params.no_op_offload = True  # or a build for GPUs would compute long prompts there
-        params.fit_params = False
-        params.cache_prompt = False
-        params.cache_ram_mib = 0
-        params.verbosity = -1
-        self.configure(params.speculative, xllamacpp.common_speculative_type)
-        self._server = xllamacpp.Server(params)
+        self._context = max(_LEAST_CONTEXT, 1 << tokens.bit_length())
+        kind, sizes = self._drafts()
+        settings = ServerSettings(str(self._file), self._context, torch.get_num_threads(), kind, sizes)
+        self._server = LlamaServer(settings)
 
 
 @register_method("llamacpp-ngram")
@@ -98,12 +85,9 @@ class LlamaCppNgram(LlamaCpp):
         self._options = settings.options_as(NgramOptions, "llamacpp-ngram")
         self.remembers = self._options.type != "ngram-simple"
 
-    def configure(self, speculative: Any, types: Any) -> None:
-        """Set the type of its drafts and their sizes; see `LlamaCpp.configure`."""
-        name = self._options.type.replace("-", "_")
-        speculative.types = [getattr(types, f"COMMON_SPECULATIVE_TYPE_{name.upper()}")]
-        for key, value in self._options.sizes.items():
-            setattr(getattr(speculative, name), key, value)
+    def _drafts(self) -> tuple[str | None, dict[str, int]]:
+        """Return the type of llama.cpp's drafts and their sizes."""
+        return self._options.type, self._options.sizes
 
 
 def _ask(address: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
 from foundation.errors import UserError
-from foundation.strict_model import FiniteModel
+from foundation.strict_model import FiniteModel, FromList
 from methods.artifacts.files import PLANNER_FILE, SCHEDULER_FILE, read_artifact_file, read_part, write_part
 from methods.facts import FittedTo
 from methods.schedulers.signals import signal_names
@@ -95,7 +95,7 @@ class Artifact(FiniteModel):
     """Source of the costs."""
     drafting: dict[str, Any]
     """Drafting settings of the traces."""
-    latency: tuple[PositiveFloat, PositiveFloat]
+    latency: Annotated[tuple[PositiveFloat, PositiveFloat], FromList]
     """T_tgt and T_mid under that clock, in milliseconds."""
     rate: float = Field(gt=0)
     """Committed tokens per verification's time that the fitted values reached on held-out prompts."""

@@ -157,7 +157,7 @@ def test_no_drafter_is_trained_on_what_it_will_be_measured_on(refused):
     [
         (option("--layers", None), ["--layers: missing"]),
         (option("--layers", "0,3"), ["--layers: [0, 3]", "3 layers"]),
-        (option("--layers", "0,x"), ["--layers: ", "'x'"]),
+        (option("--layers", "0,x"), ["--layers: ", "'0,x'"]),
         (option("--target", "zzz"), ["unknown pair 'zzz'", "toy"]),
         (option("--target", "nowhere.yaml"), ["nowhere.yaml: cannot be read"]),
         (option("--tasks", "gsm8"), ["unknown task 'gsm8'", "gsm8k"]),
@@ -168,7 +168,7 @@ def test_no_drafter_is_trained_on_what_it_will_be_measured_on(refused):
         ([*TOY, "--dtype", "fp16"], ["--dtype: "]),
         ([*TOY, "--learning-rate", "inf"], ["--learning-rate: "]),
         ([*TOY, "--elsewhere", "0"], ["--elsewhere: "]),
-        ([*TOY, "--device", "tpu"], ["--device tpu: "]),
+        ([*TOY, "--device", "tpu"], ["--device: ", "'tpu'"]),
         ([*TOY, "--prompts", "nowhere.jsonl"], ["--prompts nowhere.jsonl: cannot be read"]),
     ],
 )

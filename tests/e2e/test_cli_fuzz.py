@@ -316,7 +316,7 @@ def fuzz(examples, strategy, check):
     """Check so many examples; return how many there were."""
     count = 0
 
-    @settings(max_examples=examples, suppress_health_check=[*HealthCheck], database=None)
+    @settings(max_examples=examples, derandomize=True, suppress_health_check=[*HealthCheck], database=None)
     @given(strategy)
     def each(case):
         nonlocal count

@@ -7,6 +7,8 @@ import pytest
 
 from harness.records.manifest import MANIFEST_FILE
 
+ROOFLINES = {"a100-roofline", "h20-roofline", "h100-roofline", "h200-roofline"}
+
 
 @pytest.mark.torch
 def test_a_report_has_formats_that_say_the_same(treegraft, finished):
@@ -38,8 +40,19 @@ def test_a_report_goes_to_a_file_or_is_of_the_newest_run(treegraft, run, finishe
     [
         ("methods", {"autoregressive", "all-small", "prompt-lookup"}),
         ("tasks", {"alpaca", "gsm8k", "humaneval", "nq", "cnndm", "mt_bench"}),
-        ("pairs", {"smollm2", "smollm2-skip", "toy"}),
-        ("profiles", {"cpu-2core", "paper-online", "a100-roofline", "h20-roofline", "h100-roofline", "h200-roofline"}),
+        ("pairs", {"smollm2", "smollm2-skip", "smollm2-stored", "toy"}),
+        (
+            "profiles",
+            {
+                "cpu-2core",
+                "cpu-2core-hf",
+                "paper-online",
+                "a100-roofline",
+                "h20-roofline",
+                "h100-roofline",
+                "h200-roofline",
+            },
+        ),
     ],
 )
 def test_ls_lists_what_there_is_for_people_and_as_json(treegraft, what, names):

@@ -1,18 +1,19 @@
 """llama.cpp as a method: a scripted server, and the embedded model on the real one."""
 
 import json
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from foundation.errors import UserError
 from methods.catalog import load_family, resolve
 from methods.core.sampling import DecodingParams
+from methods.external.llamacpp_server import LlamaServer, ServerSettings, parameters
 from tasks.registry import get_task
 from tasks.sources import load_questions
 
@@ -26,21 +27,11 @@ def reply(tokens, stop_type="limit", **times):
 
 
 class Scripted:
-    """Bindings of llama.cpp whose servers answer with `reply` and note what they were asked and how they were made."""
+    """A server that answers with `reply`, and notes what it was asked and with which settings it was made."""
 
     def __init__(self):
         self.reply = reply([])
         self.requests, self.made, self.live = [], [], 0
-        self.CommonParams = lambda: SimpleNamespace(
-            model=SimpleNamespace(),
-            cpuparams=SimpleNamespace(),
-            cpuparams_batch=SimpleNamespace(),
-            speculative=SimpleNamespace(types=["none"], ngram_simple=SimpleNamespace(), ngram_map_k=SimpleNamespace()),
-        )
-        kinds = ("SIMPLE", "MAP_K", "MAP_K4V")
-        self.common_speculative_type = SimpleNamespace(
-            **{f"COMMON_SPECULATIVE_TYPE_NGRAM_{kind}": kind for kind in kinds}
-        )
         script = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -55,10 +46,10 @@ class Scripted:
                 pass
 
         class Server:
-            def __init__(self, params):
-                script.made.append(params)
+            def __init__(self, settings):
+                script.made.append(settings)
                 script.live += 1
-                self.listening_address = script.address
+                self.address = script.address
 
             def __del__(self):
                 script.live -= 1
@@ -71,11 +62,11 @@ class Scripted:
 
 @pytest.fixture
 def scripted(monkeypatch):
-    bindings = Scripted()
-    monkeypatch.setitem(sys.modules, "xllamacpp", bindings)
-    yield bindings
-    bindings.http.shutdown()
-    bindings.http.server_close()
+    server = Scripted()
+    monkeypatch.setattr("methods.external.llamacpp.LlamaServer", server.Server)
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
 
 
 @pytest.fixture
@@ -160,7 +151,7 @@ def test_one_server_serves_prompts_until_one_needs_more_context_and_goes_with_th
         scripted.reply = reply([8], prompt_n=length)
         one.generate(prompt, DecodingParams(max_new_tokens=1))
 
-    assert [params.n_ctx for params in scripted.made] == [16, 64]
+    assert [settings.context for settings in scripted.made] == [16, 64]
     assert scripted.live == 1
     del one
     assert scripted.live == 0
@@ -175,10 +166,30 @@ def test_the_type_of_drafts_and_their_sizes_are_options(scripted, decoder):
     ]:
         decoder(name, options=options).generate(PROMPT, DecodingParams(max_new_tokens=1))
 
-    plain, simple, mapped = (params.speculative for params in scripted.made)
-    assert (plain.types, simple.types, mapped.types) == (["none"], ["SIMPLE"], ["MAP_K"])
-    assert vars(simple.ngram_simple) == {}
-    assert vars(mapped.ngram_map_k) == {"size_n": 4, "min_hits": 2}
+    assert [(settings.drafts, settings.sizes) for settings in scripted.made] == [
+        (None, {}),
+        ("ngram-simple", {}),
+        ("ngram-map-k", {"size_n": 4, "min_hits": 2}),
+    ]
+
+
+def test_settings_become_llama_cpps_parameters():
+    bindings = SimpleNamespace(
+        CommonParams=lambda: SimpleNamespace(
+            model=SimpleNamespace(),
+            cpuparams=SimpleNamespace(),
+            cpuparams_batch=SimpleNamespace(),
+            speculative=SimpleNamespace(types=["none"], ngram_map_k=SimpleNamespace()),
+        ),
+        common_speculative_type=SimpleNamespace(COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K="MAP_K"),
+    )
+
+    plain = parameters(bindings, ServerSettings("a.gguf", 64, 2))
+    mapped = parameters(bindings, ServerSettings("a.gguf", 64, 2, "ngram-map-k", {"size_n": 4}))
+
+    assert (plain.model.path, plain.n_ctx, plain.cpuparams.n_threads) == ("a.gguf", 64, 2)
+    assert (plain.speculative.types, mapped.speculative.types) == (["none"], ["MAP_K"])
+    assert vars(mapped.speculative.ngram_map_k) == {"size_n": 4}
 
 
 def test_a_type_that_remembers_earlier_prompts_gets_a_new_server_for_each(scripted, decoder):
@@ -309,15 +320,25 @@ def test_in_a_run_other_tokens_are_unverified_and_failures_rows(smollm2, scripte
 
 
 @pytest.mark.smollm2
-@pytest.mark.alone
-@pytest.mark.usefixtures("every_core", "real")
-def test_its_threads_wait_without_computing_between_prompts(smollm2, asked):
+@pytest.mark.usefixtures("real")
+def test_its_process_ends_with_the_method_and_computes_nothing_between_prompts(smollm2, asked):
     decoder = family("llamacpp", smollm2)
     decoder.generate(*asked)
+    (child,) = psutil.Process().children()
     time.sleep(0.2)
 
-    before = time.process_time()
-    time.sleep(1.0)
+    before = sum(child.cpu_times()[:2])
+    time.sleep(0.5)
 
-    assert time.process_time() - before < 0.1  # one that spins takes the whole second
+    assert sum(child.cpu_times()[:2]) - before < 0.05  # one that spins takes half a second
     assert decoder.generate(*asked).token_ids
+    del decoder
+    assert not child.is_running()
+
+
+@pytest.mark.usefixtures("real")
+def test_a_file_that_llama_cpp_cannot_read_is_told_in_its_words(tmp_path):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF and no weights")
+
+    with pytest.raises(RuntimeError, match=r"llama.cpp did not start: .*[Ff]ailed"):
+        LlamaServer(ServerSettings(str(tmp_path / "bad.gguf"), 64, 1))

@@ -9,6 +9,7 @@ import traceback
 import click
 
 from foundation.errors import UserError
+from foundation.plain_text import visible
 from treegraft.cli import measuring, reading, training
 
 EXIT_USER_ERROR = 2
@@ -35,9 +36,16 @@ def invoke(arguments: list[str]) -> int:
     except (UserError, click.ClickException) as error:
         if debug:
             traceback.print_exc()
-        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"treegraft: {' '.join(message.split())}", err=True)
-        return EXIT_USER_ERROR
+        return _refuse(error.format_message() if isinstance(error, click.ClickException) else str(error))
+    except OSError as error:  # a name that is too long, a full disk, a folder without permission
+        if debug:
+            traceback.print_exc()
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}; give another path, or make room")
+
+
+def _refuse(message: str) -> int:
+    click.echo(f"treegraft: {visible(' '.join(message.split()))}", err=True)
+    return EXIT_USER_ERROR
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

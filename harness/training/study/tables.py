@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from tabulate import tabulate
 
+from foundation.plain_text import markdown_text, visible
 from harness.training.bootstrap import Gain
 from harness.training.study.evaluation import PolicyResult
 from harness.training.study.run_study import ConditionResult, Findings
@@ -52,10 +53,11 @@ def caption(result: ConditionResult) -> str:
 def _section(result: ConditionResult, *, markdown: bool) -> str:
     transfers = any(line.over_refit for line in result.lines)
     headers = ["policy", "speedup", "over the better endpoint", "calls a round", *(["over refit"] if transfers else [])]
-    rows = [_row(line, transfers) for line in result.lines]
+    escaped = markdown_text if markdown else visible
+    rows = [[*map(escaped, _row(line, transfers))] for line in result.lines]
     sides = ("left", *["right"] * (len(headers) - 1))
     grid = tabulate(rows, headers, "github" if markdown else "simple", colalign=sides, disable_numparse=True)
-    title = f"### {result.condition}\n" if markdown else f"{result.condition}:"
+    title = f"### {markdown_text(result.condition)}\n" if markdown else f"{visible(result.condition)}:"
     return f"{title}\n{caption(result)}\n\n{grid}"
 
 

@@ -11,7 +11,7 @@ from methods.core.engines import EngineChoice
 from methods.core.engines.engine import Engine
 from methods.core.engines.hf import HuggingFaceEngine
 from methods.core.engines.lean import LeanEngine
-from methods.core.engines.products import Packer, measured_choice
+from methods.core.engines.products import Matrix, Packer, measured_choice
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 _ROTARY = ("default", "linear", "llama3", "yarn")  # the others change with the text's length
@@ -45,7 +45,7 @@ class Engines:
 
     def __init__(self, choice: EngineChoice, target: PreTrainedModel) -> None:
         self._choice = choice
-        self._packer = None if choice == "hf" else Packer(measured_choice(target.get_output_embeddings().weight))
+        self._packer = None if choice == "hf" else _packer(target)
 
     def of(self, model: PreTrainedModel) -> Engine:
         """Return a model's engine.
@@ -59,3 +59,12 @@ class Engines:
         if self._choice == "lean":
             raise UserError(f"--engine lean: cannot run {model.config.model_type} ({refusal}); give auto or hf")
         return HuggingFaceEngine(model)
+
+
+def _packer(target: PreTrainedModel) -> Packer:
+    head: Any = target.get_output_embeddings()
+    modules: list[Any] = [module for module in target.modules() if hasattr(module, "stored")]
+    if not modules or head.weight.device.type != "cpu":
+        return Packer(measured_choice(Matrix(head.weight)))
+    largest = max(modules, key=lambda module: module.weight.numel())
+    return Packer(measured_choice(Matrix(head.weight)), measured_choice(Matrix(largest.weight, stored=largest.stored)))

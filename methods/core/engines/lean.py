@@ -56,7 +56,7 @@ class LeanEngine:
     def __init__(self, model: PreTrainedModel, packer: Packer, *, padded: bool | None = None) -> None:
         config: Any = model.config
         body: Any = model.base_model
-        self.details = f"products: {packer.choice}"
+        self.details = f"products: {packer}"
         self.hidden: list[torch.Tensor] = []
         self._read_layers: tuple[int, ...] = ()
         self._heads: int = config.num_attention_heads

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, field_validator
 
-from foundation.strict_model import StrictModel
+from foundation.strict_model import FromList, StrictModel
 
 PROPOSED = 10
 """Tokens that Max-Gram proposes at a time, as published."""
@@ -36,13 +36,16 @@ Propose = Callable[[Draft, int], Draft]
 """From a draft and a count: the draft with up to that many copied tokens more."""
 
 
+_Branches = Annotated[tuple[Annotated[int, Field(ge=0, le=64)], ...], FromList]
+
+
 class CascadeOptions(StrictModel):
     """`options` of a csd method."""
 
-    k: tuple[tuple[Annotated[int, Field(ge=0, le=64, strict=True)], ...], ...] = ((5, 10), (0, 10))
+    k: Annotated[tuple[_Branches, ...], FromList] = ((5, 10), (0, 10))
     """Upper-triangular; k[0][0] tokens the middle reviews before Max-Gram goes on alone for k[0][1] more, and k[1][1]
     tokens Max-Gram writes for a review. They bound the loops: a draft may grow longer."""
-    leniency: float = Field(default=1.0, ge=1.0, allow_inf_nan=False, strict=True)
+    leniency: float = Field(default=1.0, ge=1.0, allow_inf_nan=False)
     """A token that is not the middle's choice passes its review if its probability is above 1/leniency; at 1 none does.
     The target is never lenient."""
 

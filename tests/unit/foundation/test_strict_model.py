@@ -1,9 +1,11 @@
 """What a model refuses is told as one fault: the first, and a misspelt key before what it misspells."""
 
+from typing import Annotated
+
 import pytest
 from pydantic import Field, ValidationError
 
-from foundation.strict_model import FiniteModel, StrictModel, first_fault
+from foundation.strict_model import FiniteModel, FromList, StrictModel, first_fault
 
 
 class Inner(FiniteModel):
@@ -12,7 +14,7 @@ class Inner(FiniteModel):
 
 class Outer(StrictModel):
     name: str
-    parts: tuple[Inner, ...] = ()
+    parts: Annotated[tuple[Inner, ...], FromList] = ()
 
 
 def fault_of(values, model=Outer):
@@ -31,6 +33,11 @@ def test_a_misspelt_key_comes_before_the_one_that_is_missing_for_it():
     fault = fault_of({"nmae": "a"})
     assert (fault.key, fault.is_unknown_key, fault.is_missing_key) == ("nmae", True, False)
     assert fault_of({}).is_missing_key
+
+
+@pytest.mark.parametrize("share", [True, "1", None, [1], "1:30"])
+def test_a_value_of_another_type_is_no_number(share):
+    assert fault_of({"name": "a", "parts": [{"share": share}]}).key == "parts.0.share"
 
 
 def test_a_long_value_is_cut_where_it_is_shown():

@@ -18,7 +18,12 @@ def times(monkeypatch):
     clock = SimpleNamespace(user=0.0, own=0.0, idle=0.0, now=0.0, mhz=3000.0)
     machine = namedtuple("machine", "user idle")
     monkeypatch.setattr(psutil, "cpu_times", lambda: machine(clock.user, clock.idle))
-    monkeypatch.setattr(psutil.Process, "cpu_times", lambda self: SimpleNamespace(user=clock.own, system=0.0))
+    monkeypatch.setattr(
+        psutil.Process,
+        "cpu_times",
+        lambda self: SimpleNamespace(user=clock.own, system=0.0, children_user=0.0, children_system=0.0),
+    )
+    monkeypatch.setattr(psutil.Process, "children", lambda self, recursive: [])
     monkeypatch.setattr(psutil, "cpu_freq", lambda: SimpleNamespace(current=clock.mhz))
     monkeypatch.setattr("hardware_profiles.cpu.perf_counter", lambda: clock.now)
     return clock
@@ -72,14 +77,36 @@ def test_a_system_that_tells_no_frequency_is_left_in_peace(times, monkeypatch, a
     assert "mhz" not in reading(CpuWatch(), times).telemetry
 
 
-def test_a_busy_process_beside_it_is_seen():
-    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        time.sleep(0.2)
-        watch = CpuWatch()
-        watch.start()
-        time.sleep(0.6)
-        assert CONTENTION_MARK in watch.stop().marks
-    finally:
-        hog.kill()
-        hog.wait()
+BUSY = "import os, sys; sys.stdout.write(f'{os.getpid()}\\n'); sys.stdout.flush()\nwhile True: pass"
+
+
+@pytest.fixture(params=["alone", "a child"])
+def hog(request):
+    """A busy process: whether it is a child of this one, as outside engines are."""
+    command = [sys.executable, "-c", BUSY]
+    if request.param == "alone":  # its parent ends at once
+        command = [sys.executable, "-c", f"import subprocess; subprocess.Popen({command!r})"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = psutil.Process(int(started.stdout.readline()))
+    yield request.param == "a child"
+    process.kill()
+    started.wait()
+    started.stdout.close()
+
+
+def test_a_busy_process_is_another_unless_it_is_a_child(hog):
+    watch = CpuWatch()
+    watch.start()
+    own = watch._own_seconds()
+    time.sleep(0.6)
+
+    assert (watch._own_seconds() - own > 0.2) == hog  # on a busy machine, too
+    assert hog or watch.stop().telemetry["others_cores"] > 0.2
+
+
+def test_a_child_that_ended_counts_as_own():
+    watch = CpuWatch()
+    own = watch._own_seconds()
+    subprocess.run([sys.executable, "-c", "sum(range(2 * 10**7))"], check=True)
+
+    assert watch._own_seconds() - own > 0.1

@@ -62,7 +62,7 @@ def test_costs_that_nobody_knows_are_free_and_named(name):
 
 @pytest.mark.parametrize("name", [name for name in machine_names() if name.endswith("-roofline")])
 def test_costs_that_a_roofline_borrows_are_those_of_the_measured_profile(name):
-    measured = get_profile("cpu-2core").costs
+    measured = get_profile("cpu-2core-hf").costs
 
     assert get_machine(name).costs == measured.model_dump(include=get_machine(name).costs.keys())
 

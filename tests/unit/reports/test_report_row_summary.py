@@ -6,6 +6,7 @@ import pytest
 from foundation.errors import UserError
 from harness.records.rows import read_rows
 from methods.core.generation import Forward, Round, Spans
+from methods.core.reliability import BINS, Bin
 from reports.compare import compare
 from reports.row_summary import NO_RATE, last_tallies, read_tallies, tally
 from reports.row_validation import NOT_IDENTICAL
@@ -13,6 +14,7 @@ from reports.tables import render_report
 
 REFERENCE = "verdict reference is the baseline's"
 AGAINST = "a round's schedule and forwards contradict each other"
+TOO_MANY = "a forward has more tokens than text and tree"
 ROUND = Round([0, 1], 15, 4, [Forward("small", 1, 10, 5), Forward("middle", 2, 30, 5), Forward("target", None, 16, 5)])
 
 
@@ -76,8 +78,18 @@ def test_a_middle_that_nobody_schedules_is_called_as_often_as_it_runs(row):
         ({"rounds": [ROUND, replace(ROUND, schedule=[0])]}, AGAINST),
         ({"rounds": [ROUND, replace(ROUND, drafted=14)]}, AGAINST),
         ({"rounds": [ROUND, replace(ROUND, forwards=ROUND.forwards[:2])]}, AGAINST),
-        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, -1, 5), *ROUND.forwards[1:]])]}, AGAINST),
-        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, 10**400, 5), *ROUND.forwards[1:]])]}, AGAINST),
+        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, -1, 5), *ROUND.forwards[1:]])]}, TOO_MANY),
+        (
+            {"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, 10**400, 5), *ROUND.forwards[1:]])]},
+            TOO_MANY,
+        ),
+        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, 10**9, 5), *ROUND.forwards[1:]])]}, TOO_MANY),
+        ({"rounds": [ROUND, replace(ROUND, forwards=[Forward("small", 1, 1, 10**9), *ROUND.forwards[1:]])]}, TOO_MANY),
+        ({"rounds": [ROUND, replace(ROUND, by_middle=10**20)]}, "a round counts more nodes of a drafter"),
+        ({"rounds": [ROUND, replace(ROUND, by_middle=-3)]}, "a round counts more nodes of a drafter"),
+        ({"rounds": [replace(ROUND, drafted=10**6, forwards=[])] * 2}, "a round counts more nodes of a drafter"),
+        ({"edges": {"middle": [Bin(10**30)] * BINS}}, "more edges than the rounds can have drafted"),
+        ({"edges": {"invented": [Bin(1)] * BINS}}, "edges of a drafter other than both, middle, small"),
     ],
 )
 def test_an_edited_row_that_contradicts_itself_gives_no_number_and_says_why(row, changes, flaw):
