@@ -131,7 +131,8 @@ def show(run: Path, question: str, method: str, round_number: int | None) -> Non
     from harness.replay.drawing import drawings
 
     console = Console()
-    for drawing in drawings(run, question, method, round_number):
+    drawn = [*drawings(run, question, method, round_number)]  # an edited answer is refused before anything is printed
+    for drawing in drawn:
         console.print(drawing)
 
 
