@@ -15,6 +15,8 @@ from treegraft.cli import measuring, reading, training
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
+_HALF_A_LINE = 500
+
 
 def main() -> None:
     """Run the command line; errors that a user can fix are one line and exit code 2."""
@@ -44,7 +46,11 @@ def invoke(arguments: list[str]) -> int:
 
 
 def _refuse(message: str) -> int:
-    click.echo(f"treegraft: {visible(' '.join(message.split()))}", err=True)
+    """Print an error as one line; of one that quotes something huge, what it names and the fix at its end."""
+    line = visible(" ".join(message.split()))
+    if len(line) > 2 * _HALF_A_LINE:
+        line = f"{line[:_HALF_A_LINE]} … {line[-_HALF_A_LINE:]}"
+    click.echo(f"treegraft: {line}", err=True)
     return EXIT_USER_ERROR
 
 
