@@ -65,13 +65,17 @@ def run_facts_of(content: object) -> RunFacts:
             *start_lines(manifest),
             *profile_lines(_mapping(manifest.get("profile")), str(pair.get("name"))),
         ),
-        questions={name: task["n"] for name, task in tasks.items() if isinstance(task.get("n"), int)},
+        questions={name: task["n"] for name, task in tasks.items() if _is_count(task.get("n"))},
         modelled=clock if isinstance(clock, str) and clock != "wall" else None,
         correctness_only=str(pair.get("name")) if pair.get("performance") is False else None,
         remembering=frozenset(
             name for name, traits in _mapping(manifest.get("traits")).items() if _mapping(traits).get("memory") == "run"
         ),
     )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -137,6 +141,7 @@ def profile_lines(profile: dict[str, Any], pair: str) -> Iterator[str]:
     name, kind, device, whose = (str(profile.get(key, "unknown")) for key in ("name", "kind", "device", "pair"))
     acceptance = "" if whose == pair else f", with the acceptance of pair {pair}"
     kind = f"{kind} with random weights" if profile.get("weights") == "random" else kind
-    unknown = profile.get("unknown") or []
-    free = f"; unknown, so charged nothing: {', '.join(map(str, unknown))}" if unknown else ""
+    costs = profile.get("unknown")
+    unknown = ", ".join(map(str, costs)) if isinstance(costs, list) else ""
+    free = f"; unknown, so charged nothing: {unknown}" if unknown else ""
     yield f"profile {name} ({kind}; {device}): latencies of pair {whose}{acceptance}{free}"

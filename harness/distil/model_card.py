@@ -7,6 +7,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from foundation.plain_text import markdown_text
 from harness.models.distilled import Card
 
 
@@ -30,11 +31,11 @@ def model_card(card: Card) -> str:
 
 
 def _listed(facts: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in facts.items())
+    return ", ".join(markdown_text(f"{key} {value}") for key, value in facts.items())
 
 
 def _agreement(figures: dict[str, dict[str, float]]) -> str:
-    rows = [[name, *(f"{value:.1%}" for value in tops.values())] for name, tops in figures.items()]
+    rows = [[markdown_text(name), *(f"{value:.1%}" for value in tops.values())] for name, tops in figures.items()]
     return tabulate(rows, ["task", "top 1", "top 3", "top 10"], tablefmt="github", disable_numparse=True)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tabulate import tabulate
 
 from foundation.errors import UserError
+from foundation.plain_text import visible
 from foundation.progress import Bar
 from harness.training.baseline_policies import gap
 from harness.training.bootstrap import Gain, gain, prompt_times
@@ -200,13 +201,13 @@ def oracle_table(found_out: Oracle) -> str:
     ]
     headers = ["policy", "committed a round", "calls a round", "gap", "over better endpoint", "over best of each task"]
     best = {task: by_place[task, BEST_SCHEDULE]["schedule"] for task in tasks}
-    schedules = [f"{task} {bits}" for task, bits in best.items() if bits is not None]
+    schedules = [f"{visible(task)} {bits}" for task, bits in best.items() if bits is not None]
     return "\n".join(
         [
             found_out.caption,
             "",
             "Tokens a second:",
-            tabulate(speeds, headers=["policy", *tasks], disable_numparse=True),
+            tabulate(speeds, headers=["policy", *map(visible, tasks)], disable_numparse=True),
             "",
             "Overall, along each policy's own path:",
             tabulate(overall, headers=headers, disable_numparse=True),

@@ -44,6 +44,11 @@ def put(value, *path):
 
 
 MANIFESTS = {
+    "a profile of another shape": (put({"unknown": 5}, "profile"), "not a manifest (profile."),
+    "a name that is no text": (put({"a": 1}, "methods", 1, "name"), "not a manifest (methods.1.name: Input should"),
+    "tokens beyond reason": (put(10**30, "config", "max_new_tokens"), "not a manifest (config.max_new_tokens: "),
+    "fewer questions than none": (put(-5, "tasks", "nq", "n"), "not a manifest (tasks.nq.n: Input should be"),
+    "a seed beyond reason": (put({"seed": 10**30}, "pair", "target", "toy"), "not a manifest (pair.target.toy"),
     "a key of another kind": (put("x", "config", "seed"), "not a manifest (config.seed: Input should be"),
     "a pair without a target": (lambda content: content["pair"].pop("target"), "not a manifest (pair.target: Field"),
     "a method without a name": (lambda content: content["methods"][1].pop("name"), "not a manifest (methods.1.name"),

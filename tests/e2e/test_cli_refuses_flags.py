@@ -94,6 +94,15 @@ def test_a_command_that_is_not_one_is_one_line(refused, arguments, word):
     assert word in refused(*arguments)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["report"], ["compare", "a"], ["run", "--dry-run", "--pair"], ["run", "--dry-run", "--data"], ["validate"]],
+    ids=" ".join,
+)
+def test_a_name_too_long_for_a_path_is_one_short_line(refused, command):
+    assert len(refused(*command, "x" * 5000)) < 6000
+
+
 def test_debug_adds_the_traceback_above_the_line(treegraft):
     result = treegraft(*BASE, "--tasks", "gsm8", "--debug")
     assert result.code == 2
