@@ -14,7 +14,6 @@ from treegraft.cli import measuring, reading, training
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-_LONGEST_SHOWN = 300  # characters of a path
 
 _HALF_A_LINE = 500
 
@@ -43,13 +42,7 @@ def invoke(arguments: list[str]) -> int:
     except OSError as error:  # a name that is too long, a full disk, a folder without permission
         if debug:
             traceback.print_exc()
-        return _refuse(
-            f"{_shortened(str(error.filename or 'output'))}: {error.strerror or error}; give another path, or make room"
-        )
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN // 2]}…{name[-_LONGEST_SHOWN // 2 :]}"
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}; give another path, or make room")
 
 
 def _refuse(message: str) -> int:
