@@ -19,7 +19,7 @@ from foundation.registry import entry_points, unknown_name
 from foundation.roles import DrafterRole
 from foundation.strict_model import Fault, StrictModel, first_fault
 from methods.facts import MethodFacts
-from methods.settings import Settings
+from methods.settings import MOST_STEPS, Settings
 
 if TYPE_CHECKING:
     from methods.method import Method
@@ -164,8 +164,10 @@ def _entry(base: str, definitions: Mapping[str, Parameters]) -> Entry:
 
 def _of_length(schedule: Sequence[int], steps: object, origins: Mapping[str, str]) -> Sequence[int]:
     """Return a schedule cut to the configured steps; the pair's is padded too, the catalogue's is not."""
-    if not isinstance(steps, int) or origins.get("steps") not in ("configuration", "definition", "flag"):
+    if origins.get("steps") not in ("configuration", "definition", "flag"):
         return schedule
+    if not isinstance(steps, int) or steps > MOST_STEPS:
+        return schedule  # the settings say what is wrong
     longer = [] if origins["schedule"] == "catalogue" else [0] * (steps - len(schedule))
     return [*schedule[:steps], *longer]
 

@@ -12,6 +12,8 @@ from foundation.strict_model import FromList, StrictModel, first_fault
 
 Options = TypeVar("Options", bound=BaseModel)
 
+MOST_STEPS = 32
+
 
 class _Drafting:
     """Marks a parameter that changes what a given schedule drafts."""
@@ -20,7 +22,7 @@ class _Drafting:
 class Settings(StrictModel):
     """A method's parameters; the defaults are the global ones."""
 
-    steps: Annotated[int, _Drafting] = Field(default=5, ge=1, le=32)
+    steps: Annotated[int, _Drafting] = Field(default=5, ge=1, le=MOST_STEPS)
     """Drafting steps a round (D)."""
     width: Annotated[int, _Drafting] = Field(default=10, ge=1, le=64)
     """Frontier size, and first tokens after which a node's look-up stops (W)."""
@@ -71,7 +73,9 @@ class Settings(StrictModel):
         if not isinstance(values, dict) or values.get("scheduler") != "fixed" or values.get("schedule") is not None:
             return values
         steps = values.get("steps", cls.model_fields["steps"].default)
-        return {**values, "schedule": [1 - step % 2 for step in range(steps)]} if isinstance(steps, int) else values
+        if not isinstance(steps, int) or steps > MOST_STEPS:
+            return values  # the field says what is wrong
+        return {**values, "schedule": [1 - step % 2 for step in range(steps)]}
 
     @model_validator(mode="after")
     def _schedule_has_a_bit_a_step(self) -> Self:

@@ -22,7 +22,14 @@ def contradiction(row: Row) -> str | None:
         return "prefill yielded tokens without the whole prompt"
     if row.rounds is None:
         beside = [name for name, part in (("spans", row.spans), ("edges", row.edges)) if part is not None]
-        return f"{beside[0]} without rounds" if beside else None
+        if beside:
+            return f"{beside[0]} without rounds"
+        forwards = row.decode_forwards
+        return (
+            None
+            if forwards is None or 1 <= forwards <= row.timed_tokens
+            else "more forwards than timed tokens, or none"
+        )
     return _of_rounds(row, row.rounds)
 
 

@@ -125,13 +125,20 @@ def get_pair(name: str) -> Pair:
         except (OSError, ValueError) as error:  # a name with a null byte is a ValueError, as text that is not UTF-8
             raise UserError(f"{name}: cannot be read ({error}); give an existing pair file") from error
     if path.suffix == ".gguf":
-        return Pair(name=path.stem, target=ModelSource(gguf=_existing(path)))
+        return _target_alone(path.stem, ModelSource(gguf=_existing(path)))
     if path.is_dir():
-        return Pair(name=path.resolve().name, target=ModelSource(path=str(path)))
+        return _target_alone(path.resolve().name, ModelSource(path=str(path)))
     if name.count("/") == 1 and not name.startswith((".", "/")):
-        return Pair(name=name, target=ModelSource(hub=name))
+        return _target_alone(name, ModelSource(hub=name))
     unknown = unknown_name("pair", name, pair_names())
     raise UserError(f"{unknown} (or a pair's YAML file, a local folder, a GGUF file, a hub id owner/name)")
+
+
+def _target_alone(name: str, source: ModelSource) -> Pair:
+    try:
+        return Pair(name=name, target=source)
+    except ValidationError as error:
+        raise UserError(f"pair {name}: {first_fault(error).line()}, or a pair's YAML file that has one") from error
 
 
 def _existing(path: Path) -> str:

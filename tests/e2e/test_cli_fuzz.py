@@ -49,6 +49,7 @@ WEIRD = [
 ]
 DEEP = json.loads("[" * 300 + "]" * 300)
 HUGE = [10**30, -(10**30), 2**63, 2**31, 1e308, -1e308, 10**400]
+LARGEST_TREE = 2**16  # nodes; ours stay under a thousand
 NUMBERS = [math.nan, math.inf, -math.inf, -1, -0.0, 0.5, 1e-300]
 FORMATS = st.sampled_from(["table", "markdown", "latex", "csv"])
 
@@ -218,8 +219,8 @@ def checked(*arguments, allowed=(0,)):
     if code == 2:
         assert err.startswith("treegraft: "), err
         assert err.count("\n") == 1, err
-        assert len(err) < 2000, err
-        assert out == ""
+        assert len(err) < 1100, err
+        assert out == "" or arguments[0] == "show", out  # it draws round by round
         return None
     return out
 
@@ -235,27 +236,26 @@ def contradicts_itself(row, baseline):
         return True
     if row["spans"] and not math.isclose(sum(row["spans"].values()), row["decode_s"], rel_tol=0.021):
         return True
-    return row["rounds"] is not None and _rounds_contradict(row, row["rounds"])
+    if row["rounds"] is None:
+        return not 1 <= row["decode_forwards"] <= len(tokens) - row["prefill_tokens"]
+    return _rounds_contradict(row, row["rounds"])
 
 
 def _rounds_contradict(row, rounds):
     bonus = len(row["token_ids"]) - row["prefill_tokens"] - sum(one["accepted"] for one in rounds)
     if bonus not in (len(rounds), len(rounds) - 1):
         return True
-    most = (row["prompt_tokens"] or 0) + len(row["token_ids"]) + 1024
+    most = (row["prompt_tokens"] or 0) + len(row["token_ids"]) + LARGEST_TREE
     for one in rounds:
-        by_middle = one["by_middle"] or 0
-        sizes = [forward["tokens"] for forward in one["forwards"]] + [forward["context"] for forward in one["forwards"]]
-        if not 0 <= by_middle <= one["accepted"] <= one["drafted"] <= 1024 or not all(
-            0 <= size <= most for size in sizes
-        ):
+        if not 0 <= (one["by_middle"] or 0) <= one["accepted"] <= one["drafted"] <= LARGEST_TREE:
             return True
-        targets = [forward["tokens"] for forward in one["forwards"] if forward["role"] == "target"]
-        if one["forwards"] and targets != [one["drafted"] + 1]:
+        forwards = one["forwards"]
+        if not all(0 <= forward[size] <= most for forward in forwards for size in ("tokens", "context")):
+            return True
+        if forwards and [one["drafted"] + 1] != [each["tokens"] for each in forwards if each["role"] == "target"]:
             return True
     edges = [one for bins in (row["edges"] or {}).values() for one in bins]
-    drafted = sum(1024 for _ in rounds)
-    return any(not 0 <= accepted <= count <= drafted for count, _, accepted in edges)
+    return any(not 0 <= accepted <= count <= LARGEST_TREE * len(rounds) for count, _, accepted in edges)
 
 
 def most_compared(rows):
@@ -288,7 +288,7 @@ def check_report(text, run):
         assert all(value > 0 for key, value in values.items() if key in ("speedup", "total_ratio", "e2e_ratio")), line
         assert all(0 <= value <= 1 for key, value in values.items() if key in ("p", "p_holm", "p_bh")), line
         assert all(0 <= rate <= 1 for rate in line["call_rates"] or ()), line
-        assert values.get("tokens_per_round", 1) >= 0.5, line
+        assert (line["tokens_per_round"] or 1) >= 0.5, line
         assert 0 <= values.get("calls_per_round", 0) <= 32, line
         assert 0 <= values.get("tokens_per_call", 0) <= 10_000, line
         task = line["task"].partition(" (")[0]
@@ -296,7 +296,7 @@ def check_report(text, run):
             assert line["n"] <= most[line["method"], task], line
     for section in report["reliability"]:
         for edges, believed, accepted in section["bins"]:
-            assert 0 <= accepted <= edges <= 1024 * 1000, section
+            assert 0 <= accepted <= edges, section
             assert 0 <= believed <= edges + 1e-3, section
 
 
@@ -342,6 +342,20 @@ def test_a_mutated_configuration_is_good_or_refused_in_one_line(share, tmp_path,
         assert (good is None) == (dry is None)
 
     fuzz(80 * share, st.tuples(configurations().flatmap(lambda one: mutated(lambda: one))), check)
+
+
+@pytest.mark.parametrize("share", [1, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_configuration_that_is_called_good_runs(share, tmp_path):
+    file, out = tmp_path / "fuzzed.yaml", tmp_path / "out"
+    few = ["--tasks", "nq", "--limit", "1", "--max-new-tokens", "3", "--repeats", "1", "--threads", "1", "--out", out]
+
+    def check(configuration):
+        file.write_text(yaml.safe_dump(configuration), encoding="utf-8")
+        if checked("validate", file) is not None:
+            assert ", 0 failed, 0 different" in (checked("run", file, *few) or "")
+            shutil.rmtree(out)
+
+    fuzz(5 * share, st.tuples(configurations().flatmap(lambda one: st.just(one) | mutated(lambda: one))), check)
 
 
 @EXAMPLES

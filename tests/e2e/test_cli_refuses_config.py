@@ -59,6 +59,8 @@ def config(tmp_path):
             SMALL + "methods: [{name: a, base: all-mid, schedule: [1, 0, 1, 0, 1]}]\n",
             ["'a'", "schedule: scheduler always does not read it"],
         ),
+        (SMALL + "steps: 2147483648\nmethods: [treegraft-fixed]\n", ["steps", "32"]),
+        (SMALL + "methods: [{name: a, base: treegraft-release, steps: 2147483648}]\n", ["'a': steps", "32"]),
         (SMALL + "methods: [{name: a, base: all-mid, scheduler: sometimes}]\n", ["'sometimes'", "always"]),
         (SMALL + "methods: [{name: a, base: all-mid, width: 0}]\n", ["method 'a': width", "(given: 0)"]),
         (

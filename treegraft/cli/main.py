@@ -14,7 +14,8 @@ from treegraft.cli import measuring, reading, training
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-_LONGEST_SHOWN = 300  # characters of a path
+
+_HALF_A_LINE = 500
 
 
 def main() -> None:
@@ -41,17 +42,15 @@ def invoke(arguments: list[str]) -> int:
     except OSError as error:  # a name that is too long, a full disk, a folder without permission
         if debug:
             traceback.print_exc()
-        return _refuse(
-            f"{_shortened(str(error.filename or 'output'))}: {error.strerror or error}; give another path, or make room"
-        )
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN // 2]}…{name[-_LONGEST_SHOWN // 2 :]}"
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}; give another path, or make room")
 
 
 def _refuse(message: str) -> int:
-    click.echo(f"treegraft: {visible(' '.join(message.split()))}", err=True)
+    """Print an error as one line; of one that quotes something huge, what it names and the fix at its end."""
+    line = visible(" ".join(message.split()))
+    if len(line) > 2 * _HALF_A_LINE:
+        line = f"{line[:_HALF_A_LINE]} … {line[-_HALF_A_LINE:]}"
+    click.echo(f"treegraft: {line}", err=True)
     return EXIT_USER_ERROR
 
 

@@ -69,6 +69,10 @@ def test_a_middle_that_nobody_schedules_is_called_as_often_as_it_runs(row):
         ({"prefill_tokens": 1, "prefill": [Forward("target", None, 4, 0)]}, "prefill yielded tokens without the whole"),
         ({"rounds": None}, "spans without rounds"),
         ({"decode_forwards": 3}, "decode_forwards beside rounds"),
+        *(
+            ({"rounds": None, "spans": None, "decode_forwards": count}, "more forwards than timed tokens, or none")
+            for count in (-1, 0, 11, 10**30)
+        ),
         ({"rounds": [ROUND, ROUND, replace(ROUND, accepted=2)]}, "the rounds do not add up to the committed tokens"),
         ({"rounds": [ROUND, replace(ROUND, schedule=None)]}, "rounds with and without a schedule or forwards"),
         ({"rounds": [ROUND, replace(ROUND, forwards=[])]}, "rounds with and without a schedule or forwards"),
