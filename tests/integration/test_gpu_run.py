@@ -14,7 +14,7 @@ from harness.run.block_runner import BlockRunner
 from harness.run.execution import run
 from reports.tables import render_report
 
-KEYS = {"pair": "toy", "data": "embedded", "tasks": ["nq"], "limit": 3, "max_new_tokens": 8, "threads": 1}
+KEYS = {"pair": "toy", "data": "embedded", "tasks": ["nq"], "limit": 3, "max_new_tokens": 64, "threads": 1}
 METHODS = ["autoregressive", "all-small"]
 
 
